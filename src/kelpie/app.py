@@ -55,7 +55,7 @@ from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.code.code_tools import code_tools
 from kelpie.tools.custom.environments import Environments
 from kelpie.tools.custom.runner import CustomToolRunner
-from kelpie.tools.registry.writes import ensure_builtins, tell_shadowed
+from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.egress.broker import Broker, LocalBroker
@@ -241,7 +241,7 @@ class Kelpie:
         await database.transact(partial(accounts.ensure_defaults, now=now))
         for organization in await database.read(accounts.organization_ids):
             found, _ = await database.transact(partial(ensure_builtins, organization=organization, now=now))
-            tell_shadowed(found)
+            log_shadowed(found)
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"

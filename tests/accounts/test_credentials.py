@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kelpie.accounts.credentials import Credential, fresh, looks_like_ours, parse
+from kelpie.accounts.credentials import Credential, fresh, has_credential_format, parse
 from kelpie.core.ids import Id, KeyId, TokenId
 from kelpie.observe.redaction import hide_secrets
 from kelpie.world.ids import RandomIds, SeededIds
@@ -15,7 +15,7 @@ def test_a_credential_is_read_back_from_its_text(kind: type[Id]) -> None:
     made = fresh(kind, RandomIds())
     again = parse(str(made))
     assert again == made and isinstance(again.id, kind)
-    assert looks_like_ours(str(made))
+    assert has_credential_format(str(made))
 
 
 def test_what_is_stored_proves_the_secret_and_does_not_hold_it() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kelpie.accounts import passports as module
-from kelpie.accounts.credentials import looks_like_ours
+from kelpie.accounts.credentials import has_credential_format
 from kelpie.accounts.passports import Passports
 from kelpie.core.access.passports import Passport
 from kelpie.core.errors import ToolError
@@ -30,7 +30,7 @@ def test_a_passport_is_known_while_its_call_runs_and_forgotten_afterwards() -> N
     with passports.issued(_passport(2_000)) as text:
         assert passports.find(text) == _passport(2_000)
         assert passports.find(text + "x") is None
-        assert not looks_like_ours(text), "the gate for everybody else does not know it"
+        assert not has_credential_format(text), "the gate for everybody else does not know it"
     assert passports.find(text) is None
     assert len(passports) == 0
 

@@ -18,7 +18,7 @@ from kelpie.core.conversations.messages import (
 )
 from kelpie.core.conversations.runs import Run, RunStatus
 from kelpie.core.ids import MessageId
-from kelpie.server.letta.messages.shape import View, place_otid, wire_messages
+from kelpie.server.letta.messages.shape import View, part_otid, wire_messages
 from tests.server.rig import AGENT, MESSAGE, RUN, STEP, check_message, row
 
 SPEAK = ToolCall("call_1", "send_message", '{"message": "Hi."}')
@@ -31,7 +31,7 @@ SQUARE = ToolCall("call_2", "square", '{"x": 3}')
 )
 def test_otid_is_the_row_with_its_low_seven_bits_replaced(uuid_end: str, place: int, end: str) -> None:
     start = "06673e64-5c7a-4a21-aa3c-b8fa8d9132"
-    assert place_otid(MessageId(f"message-{start}{uuid_end}"), place) == f"{start}{end}"
+    assert part_otid(MessageId(f"message-{start}{uuid_end}"), place) == f"{start}{end}"
 
 
 def test_every_message_carries_the_common_keys_even_when_null() -> None:
@@ -41,7 +41,7 @@ def test_every_message_carries_the_common_keys_even_when_null() -> None:
         "date": "2023-11-14T22:13:20+00:00",
         "name": None,
         "message_type": "assistant_message",
-        "otid": place_otid(MESSAGE, 0),
+        "otid": part_otid(MESSAGE, 0),
         "sender_id": None,
         "step_id": STEP,
         "is_err": None,
@@ -57,7 +57,7 @@ def test_an_assistant_row_becomes_its_parts_then_one_message_with_all_calls() ->
     calls = (SQUARE, ToolCall("call_3", "twice", "{}"))
     found = wire_messages(row(Role.assistant, Reasoning("hm", signature="sig"), "Wait.", tool_calls=calls))
     assert [m["message_type"] for m in found] == ["reasoning_message", "assistant_message", "tool_call_message"]
-    assert [m["otid"] for m in found] == [place_otid(MESSAGE, place) for place in range(3)]
+    assert [m["otid"] for m in found] == [part_otid(MESSAGE, place) for place in range(3)]
     assert {m["id"] for m in found} == {MESSAGE}
     assert found[0]["source"] == "reasoner_model" and found[0]["signature"] == "sig"
     assert found[2]["tool_call"] == {"name": "square", "arguments": '{"x": 3}', "tool_call_id": "call_2"}
@@ -146,7 +146,7 @@ def test_a_summary_reads_as_a_users_message() -> None:
 def test_only_wanted_types_are_shown_and_keep_their_place() -> None:
     view = View(types=frozenset({"tool_call_message"}))
     (message,) = wire_messages(row(Role.assistant, "text", tool_calls=(SQUARE,)), view)
-    assert message["otid"] == place_otid(MESSAGE, 1)
+    assert message["otid"] == part_otid(MESSAGE, 1)
 
 
 def _returned(*results: ToolReturn) -> Message:
@@ -166,4 +166,4 @@ def test_a_summary_reads_as_a_users_message_unless_compaction_is_asked_for() -> 
     check_message(shown)
     assert shown["message_type"] == "summary_message"
     assert (shown["summary"], shown["compaction_stats"]) == ("Ann likes tea.", stats.to_json())
-    assert shown["otid"] == place_otid(MESSAGE, 0)
+    assert shown["otid"] == part_otid(MESSAGE, 0)

@@ -20,7 +20,7 @@ from kelpie.agent.events.turn_events import (
 from kelpie.core.conversations.messages import Role, ToolCall, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.server.letta.messages.shape import View, place_otid
+from kelpie.server.letta.messages.shape import View, part_otid
 from kelpie.server.letta.messages.stream_shape import StreamFrames
 from tests.server.rig import AGENT, AT, MESSAGE, RUN, STEP, check_message, row
 
@@ -68,7 +68,7 @@ def test_deltas_share_id_and_otid_with_the_message_they_preview() -> None:
     shown = [data for _, data in found[:3]]
     assert [m["message_type"] for m in shown] == ["reasoning_message", "assistant_message", "assistant_message"]
     assert {m["id"] for m in shown} == {MESSAGE}
-    assert [m["otid"] for m in shown] == [place_otid(MESSAGE, place) for place in (0, 1, 1)]
+    assert [m["otid"] for m in shown] == [part_otid(MESSAGE, place) for place in (0, 1, 1)]
     assert "".join(m["content"] for m in shown[1:]) == "Hello"
     assert shown[0]["source"] == "reasoner_model" and shown[0]["signature"] is None
     assert all(m["run_id"] == RUN and "seq_id" in m for m in shown)

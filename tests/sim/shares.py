@@ -108,13 +108,13 @@ def play(scenario: Scenario, first: int, share: int, of: str) -> Share:
             if unfired.intersection(scenario.aims(seed)):
                 yield seed
 
-    def tell(report: Report) -> None:
+    def on_report(report: Report) -> None:
         nonlocal last
         last = report.seed
         hashes.append(report.trace_hash)
         unfired.difference_update(aim for aim in scenario.aims(last) if report.fired(aim.fault, aim.place))
 
-    found = search(scenario, seeds(), tell=tell)
+    found = search(scenario, seeds(), on_report=on_report)
     return Share(scenario.name, of, first, last, found, hashes[0])
 
 

@@ -12,7 +12,7 @@ from kelpie.sim.faults import Aim, Fault, Faults
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.node import Node
 from kelpie.sim.loop.simulation import simulate
-from kelpie.sim.network.http_client import Refused, SimClient, TimedOut, Vanished
+from kelpie.sim.network.http_client import ClientDisconnected, ClientTimeout, ServerDown, SimClient
 from kelpie.sim.network.http_server import Server
 from kelpie.sim.network.network import WINDOW, ConnectionLost, Network
 
@@ -148,7 +148,7 @@ def test_leaving_in_the_middle_of_a_stream_ends_it_on_the_server() -> None:
 
 def test_a_client_that_vanishes_after_its_request_was_still_heard() -> None:
     async def body(client: SimClient, door: Door, _node: Node) -> None:
-        with pytest.raises(Vanished):
+        with pytest.raises(ClientDisconnected):
             await client.request("GET", "/slow")
         await asyncio.sleep(20)
         assert door.ended == ["slow"]
@@ -159,7 +159,7 @@ def test_a_client_that_vanishes_after_its_request_was_still_heard() -> None:
 
 def test_a_client_that_vanishes_in_a_stream() -> None:
     async def body(client: SimClient, door: Door, _node: Node) -> None:
-        with pytest.raises(Vanished):
+        with pytest.raises(ClientDisconnected):
             await client.request("GET", "/events")
         await asyncio.sleep(20)
         assert door.ended == ["cancelled"]
@@ -169,7 +169,7 @@ def test_a_client_that_vanishes_in_a_stream() -> None:
 
 def test_a_client_does_not_wait_for_ever() -> None:
     async def body(client: SimClient, door: Door, _node: Node) -> None:
-        with pytest.raises(TimedOut):
+        with pytest.raises(ClientTimeout):
             await client.request("GET", "/slow", timeout_s=5)
 
     play(body)
@@ -182,7 +182,7 @@ def test_a_crash_resets_the_connection_and_refuses_new_ones() -> None:
         node.crash()
         with pytest.raises(ConnectionLost):
             await asking
-        with pytest.raises(Refused):
+        with pytest.raises(ServerDown):
             await client.request("GET", "/slow")
         await asyncio.sleep(100)
         assert door.ended == []

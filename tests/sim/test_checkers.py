@@ -22,7 +22,7 @@ from kelpie.sim.checks.invariants import (
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk, schema_image
-from kelpie.sim.ports.model_provider import Seen
+from kelpie.sim.ports.model_provider import SeenRequest
 from kelpie.storage.tables import metadata
 
 Check = Callable[[Disk, History], None]
@@ -63,8 +63,8 @@ def says(check: Check, disk: Disk, history: History) -> str:
 
 def test_a_sound_disk_passes_every_check(disk: Disk, history: History) -> None:
     said = history.say("a", "tok-1-x")
-    history.heard(said, Fate.acknowledged, "end_turn", ("echo tok-1-x",))
-    history.heard(history.say("a", "tok-2-x"), Fate.failed)
+    history.answered(said, Fate.acknowledged, "end_turn", ("echo tok-1-x",))
+    history.answered(history.say("a", "tok-2-x"), Fate.failed)
     message(disk, 1, "user", "hello tok-1-x")
     message(disk, 2, "assistant", tool_calls=json.dumps([{"id": "c1"}]))
     message(disk, 3, "tool", tool_returns=json.dumps([{"call_id": "c1"}]))
@@ -84,7 +84,7 @@ def test_a_sound_disk_passes_every_check(disk: Disk, history: History) -> None:
 def test_a_lost_and_a_doubled_message(disk: Disk, history: History) -> None:
     said = history.say("a", "tok-1-x")
     acknowledged_once(disk, history)  # of unknown fate: may be missing
-    history.heard(said, Fate.acknowledged)
+    history.answered(said, Fate.acknowledged)
     assert "lost: tok-1-x" in says(acknowledged_once, disk, history)
     message(disk, 1, "user", "tok-1-x")
     acknowledged_once(disk, history)
@@ -94,7 +94,7 @@ def test_a_lost_and_a_doubled_message(disk: Disk, history: History) -> None:
 
 def test_an_answer_to_somebody_else_and_one_that_was_never_kept(disk: Disk, history: History) -> None:
     said = history.say("a", "tok-1-x")
-    history.heard(said, Fate.acknowledged, "end_turn", ("echo tok-2-x",))
+    history.answered(said, Fate.acknowledged, "end_turn", ("echo tok-2-x",))
     assert "tok-1-x was answered with 'echo tok-2-x'" in says(answers_belong, disk, history)
     said.answers[:] = ["echo tok-1-x"]
     assert "not on the disk" in says(answers_belong, disk, history)
@@ -198,8 +198,8 @@ def test_a_fence_that_goes_back(disk: Disk) -> None:
 def test_a_prompt_that_holds_the_secret_of_another() -> None:
     secrets = {"a": "likes tea", "b": "likes rum"}
     marks = {"i am a": "a", "i am b": "b"}
-    fine = Seen(0.0, {"messages": [{"role": "system", "content": "i am a. likes tea"}]})
-    leak = Seen(1.0, {"messages": [{"role": "system", "content": "i am b. likes tea"}]})
+    fine = SeenRequest(0.0, {"messages": [{"role": "system", "content": "i am a. likes tea"}]})
+    leak = SeenRequest(1.0, {"messages": [{"role": "system", "content": "i am b. likes tea"}]})
     no_leaks([fine], secrets, marks)
     with pytest.raises(Broken, match="likes tea"):
         no_leaks([fine, leak], secrets, marks)

@@ -20,7 +20,7 @@ from tests.sim import shop
 EVERY_PLACE = [(fault, place) for fault in Fault for place in PLACES[fault]]
 
 
-async def _visit_everything(stage: Machine) -> None:
+async def _visit_everything(machine: Machine) -> None:
     """Two clients use every route of the shop, whatever happens to them."""
 
     async def visit(client: SimClient) -> None:
@@ -31,13 +31,13 @@ async def _visit_everything(stage: Machine) -> None:
             ("/stream", {"text": "hello, tell me a long story"}),
             ("/notes", None),
         ):
-            await stage.up()
+            await machine.up()
             try:
                 await client.request("POST" if body else "GET", route, body)
             except ConnectionLost:
                 continue
 
-    await asyncio.gather(*(visit(stage.client(f"client-{number}")) for number in range(2)))
+    await asyncio.gather(*(visit(machine.client(f"client-{number}")) for number in range(2)))
 
 
 EVERYTHING = Scenario("everything", _visit_everything, shop.boot, shop.schema, quiet_s=30.0)

@@ -9,16 +9,16 @@ from kelpie.sim.checks.client_history import Fate, History
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk
-from kelpie.sim.ports.model_provider import Seen
-from kelpie.sim.scenarios.fixtures.clients import Heard
+from kelpie.sim.ports.model_provider import SeenRequest
+from kelpie.sim.scenarios.fixtures.clients import ClientAnswer
 from kelpie.sim.scenarios.fixtures.edits import Edits
 from kelpie.sim.scenarios.fixtures.invariants import (
+    messages_are_in_order,
     outside_at_most_once,
     prompts_are_fresh,
     prompts_are_sound,
     remembered_once,
     repeats_double_nothing,
-    said_in_order,
     turns_are_whole,
     views_are_current,
 )
@@ -43,10 +43,10 @@ def told(check: Callable[[], None]) -> str:
     return str(caught.value)
 
 
-def said(history: History, token: str, called_s: float, returned_s: float) -> Heard:
+def said(history: History, token: str, called_s: float, returned_s: float) -> ClientAnswer:
     each = history.say("a", token)
     each.called_s, each.returned_s, each.fate = called_s, returned_s, Fate.acknowledged
-    return Heard(each, status=200)
+    return ClientAnswer(each, status=200)
 
 
 def a_run(disk: Disk, token: str, status: str = "completed", steps: int = 1) -> None:
@@ -60,9 +60,9 @@ def test_messages_keep_their_order(disk: Disk, history: History) -> None:
     said(history, "tok-3-x", 2.5, 4.0)
     for seq, token in enumerate(("tok-1-x", "tok-3-x", "tok-2-x")):  # the last two were said at once
         message(disk, seq, "user", f"{token}\nremember")
-    said_in_order(disk, history)
+    messages_are_in_order(disk, history)
     disk.query("UPDATE messages SET seq = 9 WHERE seq = 0")
-    assert "keep their order" in told(lambda: said_in_order(disk, history))
+    assert "keep their order" in told(lambda: messages_are_in_order(disk, history))
 
 
 def test_a_turn_is_whole(disk: Disk, history: History) -> None:
@@ -116,8 +116,8 @@ def test_a_prompt_is_a_sound_chat() -> None:
     result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
     answer = {"role": "assistant", "content": "echo"}
 
-    def shown(*messages: dict[str, object]) -> list[Seen]:
-        return [Seen(0.0, {"messages": [{"role": "system", "content": ""}, *messages]})]
+    def shown(*messages: dict[str, object]) -> list[SeenRequest]:
+        return [SeenRequest(0.0, {"messages": [{"role": "system", "content": ""}, *messages]})]
 
     prompts_are_sound(shown(user, call, result, answer))
     assert "answers no call" in told(lambda: prompts_are_sound(shown(user, call, result, result)))
@@ -147,10 +147,10 @@ def test_a_live_agent_sees_what_is_stored(disk: Disk) -> None:
     add(disk, "blocks", id="b", label="human", value="Bob")
     add(disk, "agent_blocks", agent_id="a", block_id="b", label="human")
 
-    def shown(value: str, description: str, kind: str = "human") -> list[Seen]:
+    def shown(value: str, description: str, kind: str = "human") -> list[SeenRequest]:
         system = f"<{kind}>\n<value>\n{value}\n</value>\n</{kind}>"
         tools = [{"function": {"name": "square", "description": description}}]
-        return [Seen(0.0, {"user": "a", "messages": [{"role": "system", "content": system}], "tools": tools})]
+        return [SeenRequest(0.0, {"user": "a", "messages": [{"role": "system", "content": system}], "tools": tools})]
 
     sound = shown("Bob", "new")
     views_are_current(disk, [*shown("Ann", "old"), *sound], ["a"])
@@ -180,7 +180,7 @@ def fresh(shown: str, status: str) -> Callable[[], None]:
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": json.dumps({"status": status, "message": "x"})},
     ]
-    return lambda: prompts_are_fresh([Seen(1.0, {"messages": chat, "user": "a"})])
+    return lambda: prompts_are_fresh([SeenRequest(1.0, {"messages": chat, "user": "a"})])
 
 
 def test_a_prompt_that_is_older_than_the_edit_it_tells_of() -> None:

@@ -15,7 +15,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
 from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
-from kelpie.sim.ports.model_provider import ScriptedLlm, Seen
+from kelpie.sim.ports.model_provider import ScriptedLlm, SeenRequest
 from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.scenario import Report, Scenario, run
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -53,21 +53,21 @@ class Gauge:
 class Crowd(ServerScenario):
     """One agent's people talk without a pause, in several conversations' worth; the others come now and then."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
-        self.gauge = Gauge(stage.llm)
-        stage.world.internet.host(LLM_HOST, self.gauge)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.gauge = Gauge(machine.llm)
+        machine.world.internet.host(LLM_HOST, self.gauge)
 
     async def act(self) -> None:
         await self.make_agents(6)
-        people = self.people(6)
-        await together(self._talk(person, number) for number, person in enumerate(people))
+        clients = self.clients(6)
+        await together(self._talk(client, number) for number, client in enumerate(clients))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for _ in range(14 if number < 2 else 3):
             if number >= 2:
-                await person.pause(20.0)
-            heard = await person.say(self.agents[number], stream=person.tosses(0.5))
+                await client.pause(20.0)
+            heard = await client.say(self.agents[number], stream=client.tosses(0.5))
             if not heard.acknowledged:
                 raise Broken("who waits for a provider's limit is served", f"{heard.said.token}: {heard.trouble}")
 
@@ -75,10 +75,10 @@ class Crowd(ServerScenario):
         super().check()
         if self.gauge.most > CALLS:
             raise Broken("calls at once are bounded", f"{self.gauge.most} at once")
-        _within_the_minute(self.stage.llm.seen)
+        _within_the_minute(self.machine.llm.seen)
 
 
-def _within_the_minute(seen: list[Seen]) -> None:
+def _within_the_minute(seen: list[SeenRequest]) -> None:
     moments = [each.at_s for each in seen]
     for first, last in zip(moments, moments[REQUESTS:], strict=False):
         if last - first < 59.0:  # the network may bring two of them closer together by its own delays
@@ -174,11 +174,11 @@ class Impatient(ServerScenario):
 
     async def act(self) -> None:
         await self.make_agents(4)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(4)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for _ in range(5):
-            heard = await person.say(self.agents[number])
+            heard = await client.say(self.agents[number])
             if heard.acknowledged:
                 continue
             if heard.status != 429 or "The limit of openai is reached: 6 requests a minute" not in heard.trouble:
@@ -200,20 +200,20 @@ class Saved(ServerScenario):
 
     stood_in: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
-        self.spare = ScriptedLlm(stage.loop, Faults(stage.loop))
-        stage.world.internet.host(SPARE_HOST, self.spare)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.spare = ScriptedLlm(machine.loop, Faults(machine.loop))
+        machine.world.internet.host(SPARE_HOST, self.spare)
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for _ in range(4):
-            await person.pause()
-            stream = person.tosses(0.5)
-            heard = await person.say(
+            await client.pause()
+            stream = client.tosses(0.5)
+            heard = await client.say(
                 self.agents[number % 2], 'call conversation_search {"query": "x"}', stream=stream, tokens=stream
             )
             if not heard.acknowledged and not stream:
@@ -221,7 +221,7 @@ class Saved(ServerScenario):
 
     def check(self) -> None:
         super().check()
-        rows = self.stage.disk.query("SELECT model_handle, provider_name, model FROM steps WHERE status = 'success'")
+        rows = self.machine.disk.query("SELECT model_handle, provider_name, model FROM steps WHERE status = 'success'")
         for handle, provider, model in rows:
             if handle != f"{provider}/{model}":
                 raise Broken("a step names the model that answered", f"{handle}, {provider}, {model}")
@@ -270,8 +270,8 @@ def test_a_chain_amid_everything_else() -> None:
 class _Battered(Saved):
     """Beside the model, storage, network and clock fail too: what cannot be saved must still be told."""
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for _ in range(3):
-            await person.pause()
-            stream = person.tosses(0.5)
-            await person.say(self.agents[number % 2], stream=stream, tokens=stream)
+            await client.pause()
+            stream = client.tosses(0.5)
+            await client.say(self.agents[number % 2], stream=stream, tokens=stream)

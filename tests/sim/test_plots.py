@@ -14,21 +14,21 @@ PLOTS = (
 )
 
 
-async def _write(stage: Machine) -> None:
-    await stage.client().request("POST", "/notes", {"text": "a"})
+async def _write(machine: Machine) -> None:
+    await machine.client().request("POST", "/notes", {"text": "a"})
 
 
-async def _write_until_it_breaks(stage: Machine) -> None:
-    await _write(stage)
-    assert stage.loop.seed % 3, "every third seed is broken"
+async def _write_until_it_breaks(machine: Machine) -> None:
+    await _write(machine)
+    assert machine.loop.seed % 3, "every third seed is broken"
 
 
-async def _survive(stage: Machine) -> None:
+async def _survive(machine: Machine) -> None:
     for _ in range(3):
         try:
-            await _write(stage)
+            await _write(machine)
         except ConnectionLost:  # the power was cut
-            await stage.up()
+            await machine.up()
 
 
 SCENARIO = Scenario("plots", _survive, shop.boot, shop.schema, faults=(ALWAYS,), plots=PLOTS, quiet_s=1.0)
@@ -49,7 +49,7 @@ def test_a_plot_that_had_no_turn_is_missed() -> None:
 def test_a_search_goes_on_for_as_long_as_it_is_asked_to() -> None:
     scenario = Scenario("thirds", _write_until_it_breaks, shop.boot, shop.schema, quiet_s=1.0)
     told: list[Report] = []
-    found = search(scenario, range(1, 10), broken_max=5, tell=told.append)
+    found = search(scenario, range(1, 10), broken_max=5, on_report=told.append)
     assert (found.runs, found.broken_runs) == (9, 3)
     assert found.broken is not None and found.broken.seed == 3
     assert [report.seed for report in told if report.broken] == [3, 6, 9]

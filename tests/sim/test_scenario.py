@@ -11,7 +11,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.sim.checks.client_history import History
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.network.http_client import Refused
+from kelpie.sim.network.http_client import ServerDown
 from kelpie.sim.network.http_server import App
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.runs.machine import Machine
@@ -37,22 +37,22 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
-async def _nothing(stage: Machine) -> None:
+async def _nothing(machine: Machine) -> None:
     return
 
 
 def test_the_node_comes_back_after_a_crash_on_the_same_disk() -> None:
-    async def body(stage: Machine) -> None:
-        client = stage.client()
+    async def body(machine: Machine) -> None:
+        client = machine.client()
         kept: list[str] = []
         for number in range(3):
             kept.append((await client.request("POST", "/notes", {"text": f"note {number}"})).json()["text"])
-            stage.crash()
-            with pytest.raises(Refused):
+            machine.crash()
+            with pytest.raises(ServerDown):
                 await client.request("GET", "/notes")
-            await stage.up()
+            await machine.up()
             assert (await client.request("GET", "/notes")).json() == kept
-        assert stage.boots == 4
+        assert machine.boots == 4
         assert len(set(kept)) == 3, "ids of another life are other ids"
 
     for seed in SEEDS:
@@ -69,9 +69,9 @@ def test_a_boot_that_fails_is_tried_again() -> None:
             raise StorageError("not yet")
         return Idle(_app, [])
 
-    async def body(stage: Machine) -> None:
-        assert (await stage.client().request("GET", "/")).status == 204
-        assert stage.boots == 4 and stage.failures == ["StorageError: not yet"] * 3
+    async def body(machine: Machine) -> None:
+        assert (await machine.client().request("GET", "/")).status == 204
+        assert machine.boots == 4 and machine.failures == ["StorageError: not yet"] * 3
 
     assert run(Scenario("slow-boot", body, boot), 1).broken is None
 
@@ -104,10 +104,10 @@ def test_an_orderly_stop_ends_every_run_and_one_that_hangs_is_broken() -> None:
 
 
 def test_the_quiet_period_comes_before_the_last_words() -> None:
-    async def settled(stage: Machine) -> None:
-        assert stage.loop.time() > 100
+    async def settled(machine: Machine) -> None:
+        assert machine.loop.time() > 100
         for _ in range(5):
-            assert (await stage.client().request("GET", "/notes")).status == 200
+            assert (await machine.client().request("GET", "/notes")).status == 200
 
     faults = (Aim(Fault.storage_read_fail, "database.read", rate=0.9),)
     report = run(Scenario("quiet", _ask_a_lot, shop.boot, shop.schema, faults, settled=settled, quiet_s=100.0), 1)
@@ -115,9 +115,9 @@ def test_the_quiet_period_comes_before_the_last_words() -> None:
     assert report.fired(Fault.storage_read_fail, "database.read") > 5
 
 
-async def _ask_a_lot(stage: Machine) -> None:
+async def _ask_a_lot(machine: Machine) -> None:
     for _ in range(20):
-        await stage.client().request("GET", "/notes")
+        await machine.client().request("GET", "/notes")
 
 
 def test_a_broken_check_is_told_with_the_seed() -> None:
@@ -130,10 +130,10 @@ def test_a_broken_check_is_told_with_the_seed() -> None:
 
 
 def test_a_failing_body_and_a_deadlock_are_broken_runs() -> None:
-    async def fails(stage: Machine) -> None:
+    async def fails(machine: Machine) -> None:
         raise AssertionError("as expected")
 
-    async def waits(stage: Machine) -> None:
+    async def waits(machine: Machine) -> None:
         await asyncio.Event().wait()
 
     assert "AssertionError: as expected" in (run(Scenario("fails", fails), 1).broken or "")
@@ -141,8 +141,8 @@ def test_a_failing_body_and_a_deadlock_are_broken_runs() -> None:
 
 
 def test_what_nobody_handled_breaks_a_run_unless_it_is_tolerated() -> None:
-    async def body(stage: Machine) -> None:
-        stage.loop.call_soon(lambda: 1 // 0)
+    async def body(machine: Machine) -> None:
+        machine.loop.call_soon(lambda: 1 // 0)
         await asyncio.sleep(1)
 
     scenario = Scenario("bug", body)
@@ -160,8 +160,8 @@ def test_a_watch_is_new_in_every_run() -> None:
         def __call__(self, disk: Disk) -> None:
             made[-1] += 1
 
-    async def body(stage: Machine) -> None:
-        await stage.client().request("POST", "/notes", {"text": "a"})
+    async def body(machine: Machine) -> None:
+        await machine.client().request("POST", "/notes", {"text": "a"})
 
     scenario = Scenario("watched", body, shop.boot, shop.schema, watches=(Watch,))
     for seed in range(3):

@@ -231,7 +231,7 @@ OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(
 
 @given(MOMENTS, ZONES, ZONES)
 def test_what_is_shown_is_read_back(at: int, zone: ZoneInfo, reader: ZoneInfo) -> None:
-    text = dates.shown(at, zone)
+    text = dates.format_moment(at, zone)
     if datetime.fromisoformat(text).utcoffset().seconds % 60 == 0:  # type: ignore[union-attr]  # older ones had seconds
         assert span(text, reader) == (at, at)
 
@@ -277,4 +277,4 @@ def test_any_text_gives_a_range_or_is_refused(text: str, zone: ZoneInfo, now: in
         since is not None and until is not None and since <= until
     )
     if since is not None and until is not None:
-        assert dates.shown(since, zone) and dates.shown(until, zone)
+        assert dates.format_moment(since, zone) and dates.format_moment(until, zone)

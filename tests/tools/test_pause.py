@@ -7,7 +7,7 @@ from kelpie.core.agents.agent import AgentType
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.tools.builtin import BUILTINS, RESERVED
-from kelpie.tools.builtin.pause import NAME, forgiven, require_heartbeats
+from kelpie.tools.builtin.pause import NAME, corrected_arguments, require_heartbeats
 
 PAUSE = BUILTINS[NAME].row(DEFAULT_ORGANIZATION, 0)
 
@@ -23,11 +23,11 @@ PAUSE = BUILTINS[NAME].row(DEFAULT_ORGANIZATION, 0)
     ],
 )
 def test_minutes_are_clamped_and_bad_ones_mean_the_default(given: object, minutes: int) -> None:
-    assert forgiven({"minutes": given}) == {"minutes": minutes}
+    assert corrected_arguments({"minutes": given}) == {"minutes": minutes}
 
 
 def test_left_out_minutes_and_foreign_arguments_mean_the_default() -> None:
-    assert forgiven({}) == {"minutes": 2} and forgiven({"reason": "tired"}) == {"minutes": 2}
+    assert corrected_arguments({}) == {"minutes": 2} and corrected_arguments({"reason": "tired"}) == {"minutes": 2}
 
 
 def test_the_name_is_reserved() -> None:

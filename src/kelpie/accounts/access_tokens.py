@@ -1,6 +1,6 @@
-"""The door to access tokens: for a page in a browser that may talk to a few agents for a few minutes.
+"""Access tokens: for a page in a browser that may talk to a few agents for a few minutes.
 
-The text of a token is given once. Lists name a token by its id, and it can be ended by its id as well as by its text.
+The text of a token is returned once. Lists name a token by its id; it can be revoked by its id or by its text.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,9 @@ GRANTS_MAX = 1000  # of one token
 
 
 class AccessTokens:
-    """`changed` is told after a token was ended, and after a commit of which nobody knows whether it happened."""
+    """Access tokens of the caller. `changed` is called after a token was revoked, and after a commit whose outcome is
+    unknown.
+    """
 
     def __init__(self, world: World, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -34,7 +36,7 @@ class AccessTokens:
     async def create(
         self, hostname: str, policy: Sequence[Grant], expires_at: Micros | None = None
     ) -> tuple[AccessToken, str]:
-        """The token, and its text, which nobody can show again.
+        """Returns the token and its text, which is never shown again.
 
         Raises InvalidInput, NotFound for an agent, and Conflict when there are too many.
         """
@@ -63,7 +65,7 @@ class AccessTokens:
         return token, str(credential)
 
     async def delete(self, named: str) -> None:
-        """Ends a token, named by its text or its id: it lets nobody in any more. Raises NotFound."""
+        """Revokes a token, named by its text or its id; it stops working at once. Raises NotFound."""
         credential = credentials.parse(named)
 
         def write(tx: Tx) -> None:
@@ -81,7 +83,7 @@ class AccessTokens:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, agent_id: AgentId | None, limit: int, offset: int) -> tuple[list[AccessToken], bool]:
-        """The tokens that have not expired, the newest first, and whether there are more after them."""
+        """The tokens that have not expired, the newest first, and True if there are more after them."""
         now, within = self._world.clock.now(), self._caller.organization_id
         found = await self._world.database.read(lambda tx: rows.live(tx, within, now, agent_id, limit + 1, offset))
         return found[:limit], len(found) > limit
@@ -106,5 +108,5 @@ def _id_of(named: str, credential: credentials.Credential | None) -> TokenId:
 
 
 def _no_such(named: str) -> NotFound:
-    """Names a token by its id alone: an error is logged and shown."""
-    return NotFound("Token", "?" if credentials.looks_like_ours(named) else named[:80])
+    """Names a token by its id alone, because an error is logged and shown."""
+    return NotFound("Token", "?" if credentials.has_credential_format(named) else named[:80])

@@ -1,4 +1,4 @@
-"""The door to API keys: made, listed and revoked. The secret is given once, when a key is made, and kept nowhere."""
+"""API keys: create, list and revoke. The secret is returned once, when a key is created, and never stored."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ AGENTS_MAX = 1000  # of one key
 
 
 class ApiKeys:
-    """`changed` is told after a key was revoked, and after a commit of which nobody knows whether it happened."""
+    """API keys of the caller. `changed` is called after a key was revoked or the outcome of a commit is unknown."""
 
     def __init__(self, world: World, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -29,7 +29,7 @@ class ApiKeys:
         self._caller = caller
 
     async def create(self, new: NewKey) -> tuple[ApiKey, str]:
-        """The key, and its text, which nobody can show again.
+        """Returns the key and its text, which is never shown again.
 
         Raises InvalidInput, NotFound for the user or an agent, and Conflict when there are too many.
         """
@@ -72,7 +72,7 @@ class ApiKeys:
         return await self._world.database.read(lambda tx: self._reached(tx, key_id))
 
     async def revoke(self, key_id: KeyId) -> ApiKey:
-        """Ends the key: when this returns it lets nobody in any more. Raises NotFound."""
+        """Revokes the key; it no longer works when this returns. Raises NotFound."""
 
         def write(tx: Tx) -> ApiKey:
             found = self._reached(tx, key_id)
@@ -95,6 +95,6 @@ class ApiKeys:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, page: Page) -> list[ApiKey]:
-        """Raises InvalidInput for a page that cannot be."""
+        """Raises InvalidInput for an invalid page."""
         within = None if self._caller.operator else self._caller.organization_id
         return await self._world.database.read(lambda tx: rows.page(tx, within, page))

@@ -1,7 +1,7 @@
-"""Who comes in: from the credential of a request to a pass, and from a pass to the caller it acts for.
+"""Authentication: from the credential of a request to an authorization, and from that to the caller it acts for.
 
-A credential that was right is known again by a keyed digest, so a request costs neither a slow hash nor a look at the
-database. What fails must never let anyone in: an error of the database is an error, not an open door.
+A credential that was accepted is recognised by a keyed digest, so a request costs neither a slow hash nor a database
+read. A failure must never let a client in: a database error is an error, not an open server.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import hashlib
 import hmac
 
 from kelpie.accounts.cache import TtlCache
-from kelpie.accounts.credentials import Credential, looks_like_ours, parse
+from kelpie.accounts.credentials import Credential, has_credential_format, parse
 from kelpie.accounts.last_use import LastUse
 from kelpie.accounts.login_failures import LoginFailures
 from kelpie.accounts.password import Password
@@ -30,10 +30,10 @@ from kelpie.world.world import World
 
 
 class Authenticator:
-    """Made once for a server. `kept` is what is kept of a password that was made."""
+    """Made once for a server. `kept` is the stored hash of a generated password."""
 
     def __init__(self, world: World, settings: Settings, kept: str | None = None) -> None:
-        """Raises ConfigurationError for a password that cannot be one."""
+        """Raises ConfigurationError for an invalid password."""
         self.protected = settings.protected
         self._world = world
         self._password = Password(world.ids, plain=settings.password, kept=kept if self.protected else None)
@@ -44,11 +44,11 @@ class Authenticator:
         self._last_use = LastUse(world)
 
     async def admit(self, given: str | None, address: str) -> Authorization:
-        """The pass for a credential, None being a request without one.
+        """The authorization for a credential; None is a request without one.
 
         Raises Unauthorized, or Overloaded when the address has guessed wrong too often.
         """
-        if given is not None and looks_like_ours(given):
+        if given is not None and has_credential_format(given):
             return await self._by_row(given, address)
         if not self.protected:
             return OPERATOR
@@ -61,12 +61,12 @@ class Authenticator:
         return OPERATOR
 
     async def check_password(self, text: str, address: str) -> None:
-        """Raises as `admit` does when this is not the server's password; one that has none takes any."""
+        """Raises like `admit` when this is not the server's password; a server without a password accepts any."""
         if self.protected:
             await self.admit(text, address)
 
     async def caller(self, given: Authorization, user_id: UserId | None) -> Caller:
-        """Whom a request acts for; an operator may name any user, and an unknown one is the default user.
+        """The caller that a request acts for; an operator may name any user, and an unknown one is the default user.
 
         Raises Forbidden when a key or token would act for another user.
         """
@@ -83,12 +83,12 @@ class Authenticator:
         return Caller(user.id, user.organization_id, operator=user.organization_id == DEFAULT_ORGANIZATION)
 
     def forget(self) -> None:
-        """A user, a key or a token changed or went: whoever comes next is looked up again."""
+        """Clears the caches after a user, a key or a token changed: the next request looks its caller up again."""
         self._passes.forget()
         self._users.forget()
 
     async def close(self) -> None:
-        """Writes down what is not yet."""
+        """Writes the pending last-use times."""
         await self._last_use.close()
 
     async def _by_row(self, text: str, address: str) -> Authorization:

@@ -1,6 +1,6 @@
-"""What was looked up lately: bounded in number and in age, and forgotten at once when something changed.
+"""TTL cache of authenticated callers: bounded in number and in age, and cleared when a key or user changes.
 
-An answer that was under way while something changed is given to whoever asked for it and not kept: it may be old.
+An answer that was being looked up during a change is returned to its caller and not cached: it may be old.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ KEPT_S = 10.0  # how long a change that another server made may go unnoticed
 
 
 class TtlCache(Generic[K, V]):
-    """Answers by key."""
+    """Cached answers by key."""
 
     def __init__(self, kept_max: int = KEPT_MAX, kept_s: float = KEPT_S) -> None:
         self._answers: OrderedDict[K, tuple[V, float]] = OrderedDict()
@@ -28,7 +28,7 @@ class TtlCache(Generic[K, V]):
         return len(self._answers)
 
     def get(self, key: K) -> V | None:
-        """The answer, if it is known."""
+        """The answer, if it is cached."""
         found = self._answers.get(key)
         if found is None:
             return None
@@ -39,7 +39,7 @@ class TtlCache(Generic[K, V]):
         return found[0]
 
     async def find(self, key: K, look_up: Callable[[], Awaitable[V | None]]) -> V | None:
-        """The answer, looked up if need be. What is not there (None) is not kept."""
+        """The answer, looked up if need be. A missing one (None) is not cached."""
         known = self.get(key)
         if known is not None:
             return known
@@ -52,6 +52,6 @@ class TtlCache(Generic[K, V]):
         return found
 
     def forget(self) -> None:
-        """Something changed: nothing is known any more."""
+        """Clears the cache after a change."""
         self._changes += 1
         self._answers.clear()

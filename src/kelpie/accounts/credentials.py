@@ -1,7 +1,7 @@
 """The text of keys and tokens: `<kind>_<id>_<secret>`.
 
-The id finds the row, the secret proves that it is meant. What is stored is SHA-256 of the secret: with 256 random bits
-there is nothing to guess, so a slow hash would protect nothing and cost every request.
+The id finds the row, the secret proves possession. Only the SHA-256 of the secret is stored: with 256 random bits there
+is nothing to guess, so a slow hash would protect nothing and cost every request.
 """
 
 import base64
@@ -34,16 +34,16 @@ class Credential:
 
     @property
     def digest(self) -> str:
-        """What is stored of the secret."""
+        """The stored hash of the secret."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
     @property
     def hint(self) -> str:
-        """The end of the secret, for people to tell one from another."""
+        """The end of the secret, so that people can tell keys apart."""
         return self.secret[-HINT_CHARS:]
 
     def proves(self, digest: str | None) -> bool:
-        """Whether the secret is the one that was stored, compared in constant time."""
+        """True if the secret is the stored one; compared in constant time."""
         return hmac.compare_digest(self.digest, digest or _NOBODY) and digest is not None
 
 
@@ -53,13 +53,13 @@ def fresh(kind: type[Id], ids: Ids) -> Credential:
     return Credential(ids.new(kind), secret)
 
 
-def looks_like_ours(text: str) -> bool:
-    """Whether the text claims to be a key or a token; it may still be none."""
+def has_credential_format(text: str) -> bool:
+    """True if the text claims to be a key or a token; it may still be none."""
     return text.startswith(tuple(f"{name}_" for name in _KINDS))
 
 
 def parse(text: str) -> Credential | None:
-    """The credential that a text is, or None."""
+    """The credential in a text, or None."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The door to identities: whom agents and blocks are about, under keys of the client's own choosing."""
+"""Identities: the people or things that agents and blocks are about, under keys that the client chooses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from kelpie.world.world import World
 
 
 class Identities:
-    """Identities of the caller's organisation."""
+    """Identities of the caller's organization."""
 
     def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -23,12 +23,12 @@ class Identities:
         self._organization = caller.organization_id
 
     async def create(self, new: NewIdentity) -> Identity:
-        """Makes an identity and links it. Raises Conflict when its key is taken, NotFound for an agent or block."""
+        """Creates an identity and links it. Raises Conflict when its key is taken, NotFound for an agent or block."""
         made = self._made(new)
         return await self._world.database.transact(lambda tx: self._insert(tx, made, new))
 
     async def upsert(self, new: NewIdentity) -> Identity:
-        """Makes the identity of this key, or makes the one there is as described. Raises NotFound."""
+        """Creates the identity with this key, or updates the existing one. Raises NotFound."""
         made, now = self._made(new), self._world.clock.now()
 
         def write(tx: Tx) -> Identity:
@@ -88,7 +88,7 @@ class Identities:
         return await self._world.database.read(lambda tx: rows.count(tx, self._organization))
 
     async def update(self, identity_id: IdentityId, changes: IdentityChanges) -> Identity:
-        """Changes what is given; properties and links are added. Raises NotFound, Conflict when the key is taken."""
+        """Changes the given fields; properties and links are added. Raises NotFound, Conflict when the key is taken."""
         now = self._world.clock.now()
 
         def write(tx: Tx) -> Identity:
@@ -99,7 +99,7 @@ class Identities:
         return await self._world.database.transact(write)
 
     async def set_properties(self, identity_id: IdentityId, properties: tuple[Property, ...]) -> Identity:
-        """Makes these the identity's properties and no others. Raises NotFound."""
+        """Replaces all properties of the identity. Raises NotFound."""
         now = self._world.clock.now()
 
         def write(tx: Tx) -> Identity:
@@ -109,25 +109,25 @@ class Identities:
         return await self._world.database.transact(write)
 
     async def delete(self, identity_id: IdentityId) -> None:
-        """Removes the identity; its agents and blocks stay. Raises NotFound."""
+        """Deletes the identity; its agents and blocks stay. Raises NotFound."""
         await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, identity_id))
 
     # --- links ---------------------------------------------------------------------------------------------------
 
     async def attach_to_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
-        """Links them, if they are not. Raises NotFound."""
+        """Links them, if they are not linked. Raises NotFound."""
         await self._change_agent(agent_id, identity_id, attach=True)
 
     async def detach_from_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
-        """Parts them, if they are linked. Raises NotFound when there is no such agent or identity."""
+        """Unlinks them, if they are linked. Raises NotFound when there is no such agent or identity."""
         await self._change_agent(agent_id, identity_id, attach=False)
 
     async def attach_to_block(self, block_id: BlockId, identity_id: IdentityId) -> Block:
-        """Links them, if they are not, and gives the block. Raises NotFound."""
+        """Links them, if they are not linked, and returns the block. Raises NotFound."""
         return await self._change_block(block_id, identity_id, attach=True)
 
     async def detach_from_block(self, block_id: BlockId, identity_id: IdentityId) -> Block:
-        """Parts them, if they are linked, and gives the block. Raises NotFound when one of them does not exist."""
+        """Unlinks them, if they are linked, and returns the block. Raises NotFound when one of them does not exist."""
         return await self._change_block(block_id, identity_id, attach=False)
 
     async def _change_agent(self, agent_id: AgentId, identity_id: IdentityId, *, attach: bool) -> None:
@@ -149,7 +149,7 @@ class Identities:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: IdentityQuery) -> list[Identity]:
-        """Raises NotFound for an unknown cursor, and InvalidInput for a page that cannot be."""
+        """Raises NotFound for an unknown cursor, and InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
 
 

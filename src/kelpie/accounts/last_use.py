@@ -1,4 +1,6 @@
-"""When keys were used last, to the minute: noted in memory and written together, so that a request writes nothing."""
+"""Time of the last use of each key, to the minute: noted in memory and written in batches, so that a request writes
+nothing.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -25,7 +27,7 @@ class LastUse:
         self._writing: asyncio.Task[None] | None = None
 
     def note(self, key_id: KeyId) -> None:
-        """The key was used now."""
+        """Notes that the key was used now."""
         now = self._world.clock.now()
         if key_id in self._written and abs(now - self._written[key_id]) < EVERY:
             return
@@ -35,7 +37,7 @@ class LastUse:
             self._writing = asyncio.create_task(self._write_soon())
 
     async def close(self) -> None:
-        """Writes what waits."""
+        """Writes the pending times."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait((self._writing,))

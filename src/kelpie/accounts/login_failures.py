@@ -1,7 +1,7 @@
 """Failed logins per address: after a few, further guesses from there have to wait.
 
 An IPv6 customer has a whole network of addresses, so its first half counts. The table is bounded: the address that has
-been quiet for the longest is forgotten first.
+been quiet for the longest is dropped first.
 """
 
 import ipaddress
@@ -14,24 +14,24 @@ _NETWORK_BITS = 64
 
 
 class LoginFailures:
-    """How many more guesses an address has. Times are seconds of any clock that does not jump."""
+    """Remaining guesses of each address. Times are seconds of any clock that does not jump."""
 
     def __init__(self, failures_max: int = FAILURES_MAX, refill_s: float = REFILL_S) -> None:
         self._max = failures_max
         self._refill_s = refill_s
-        # Address -> when all its guesses will be there again.
+        # Address -> time at which it has all its guesses again.
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._full_at)
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """How long the address has to wait for its next guess; 0 if it need not."""
+        """Seconds until the address may guess again; 0 if it need not wait."""
         owed_s = self._full_at.get(_bucket(address), 0.0) - now_s
         return max(0.0, owed_s - (self._max - 1) * self._refill_s)
 
     def note(self, address: str, now_s: float) -> None:
-        """One more failure."""
+        """Counts one more failure."""
         bucket = _bucket(address)
         self._full_at[bucket] = max(now_s, self._full_at.get(bucket, 0.0)) + self._refill_s
         self._full_at.move_to_end(bucket)

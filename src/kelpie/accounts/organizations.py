@@ -1,4 +1,4 @@
-"""The door to organisations. Only the operator sees more than one; whoever else asks sees the own one."""
+"""Organizations. Only the operator sees more than one; any other caller sees its own."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ Furnish = Callable[[Tx, OrganizationId, Micros], object]
 
 
 class Organizations:
-    """`furnish` gives a new organisation the tools that come with Kelpie; `changed` is told after a commit."""
+    """`furnish` adds the built-in tools to a new organization; `changed` is called after a commit."""
 
     def __init__(
         self, world: World, furnish: Furnish, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER
@@ -27,7 +27,7 @@ class Organizations:
         self._caller = caller
 
     async def create(self, name: str | None = None, *, privileged_tools: bool = False) -> Organization:
-        """Makes an organisation whose users can make agents at once. Raises InvalidInput, and Forbidden."""
+        """Creates an organization whose users can create agents at once. Raises InvalidInput, and Forbidden."""
         self._operator_only()
         now, made = self._world.clock.now(), self._world.ids.new(OrganizationId)
         new = Organization(made, checked_name(name or f"organization {made.uuid[:8]}"), privileged_tools, now, now)
@@ -46,7 +46,7 @@ class Organizations:
     async def update(
         self, organization: OrganizationId, name: str | None, privileged_tools: bool | None
     ) -> Organization:
-        """Changes what is not None. Raises NotFound, InvalidInput, and Forbidden."""
+        """Changes every field that is not None. Raises NotFound, InvalidInput, and Forbidden."""
         if privileged_tools is not None and privileged_tools:
             self._operator_only()
         now = self._world.clock.now()
@@ -65,7 +65,7 @@ class Organizations:
         return await self._world.database.transact(write)
 
     async def delete(self, organization: OrganizationId) -> Organization:
-        """Removes an organisation that is empty. Raises NotFound, Conflict while anything is left, and Forbidden."""
+        """Deletes an organization that is empty. Raises NotFound, Conflict while anything is left, and Forbidden."""
         self._operator_only()
 
         def write(tx: Tx) -> Organization:
@@ -93,7 +93,7 @@ class Organizations:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, page: Page) -> list[Organization]:
-        """Raises InvalidInput for a page that cannot be."""
+        """Raises InvalidInput for an invalid page."""
         if self._caller.operator:
             return await self._world.database.read(lambda tx: rows.organizations_page(tx, page))
         return [await self.get(self._caller.organization_id)]

@@ -1,7 +1,7 @@
-"""The passports that are out: one for every call whose code may call back.
+"""Passports in use: one for every tool call whose code may call back.
 
-They are held in memory alone, because code never outlives the process that started it, and each is taken back when its
-call ends. A passport opens nothing but the way out of the cell it was made for; see `server/cells.py`.
+They are held in memory alone, because code never outlives the process that started it, and each is revoked when its
+call ends. A passport is valid only on the API socket of the cell it was made for; see `server/edge/cell_listener.py`.
 """
 
 import base64
@@ -31,7 +31,7 @@ class Passports:
 
     @contextmanager
     def issued(self, passport: Passport) -> Generator[str]:
-        """The text of a passport, good until the block ends or its time is over. Raises ToolError."""
+        """The text of a passport, valid until the block ends or it expires. Raises ToolError."""
         if len(self._out) >= PASSPORTS_MAX:
             raise ToolError(f"{PASSPORTS_MAX} tools are running already, so this one was not started. Try again later.")
         text = PREFIX + base64.urlsafe_b64encode(self._ids.secret()).rstrip(b"=").decode()
@@ -43,11 +43,11 @@ class Passports:
             del self._out[mark]
 
     def find(self, text: str) -> Passport | None:
-        """The passport of this text, if there is one and its time is not over."""
+        """The passport of this text, if there is one that has not expired."""
         found = self._out.get(_mark(text))
         return found if found is not None and found.expires_at > self._clock.now() else None
 
 
 def _mark(text: str) -> bytes:
-    """What is looked up: a digest, so that the time a look-up takes tells nothing about the text."""
+    """A digest to look up by, so that the time of a lookup reveals nothing about the text."""
     return hashlib.sha256(text.encode()).digest()

@@ -1,7 +1,7 @@
-"""The server's password: one that the operator set, or one that was made, of which only a slow hash is kept.
+"""The server's password: set by the operator, or generated and stored only as a slow hash.
 
-The hash is worked out for the first right guess and for wrong ones, one at a time; a password that was right once is
-known again by a keyed digest, so a request does not cost a slow hash.
+The hash is computed for the first right guess and for wrong ones, one at a time; a password that was right once is
+recognised by a keyed digest, so a request does not cost a slow hash.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ _FORM = "scrypt"
 
 
 def generate(ids: Ids) -> str:
-    """A new password, of 160 random bits, that can be read out and typed."""
+    """A new password of 160 random bits that can be read out and typed."""
     text = base64.b32encode(ids.secret()[:20]).decode().lower()
     return "-".join(text[place : place + 8] for place in range(0, len(text), 8))
 
 
 def hashed(password: str, ids: Ids) -> str:
-    """What is kept of a password: `scrypt$salt$hash`. It blocks for tens of milliseconds."""
+    """The stored form of a password: `scrypt$salt$hash`. Blocks for tens of milliseconds."""
     salt = ids.secret()[:SALT_BYTES]
     return "$".join((_FORM, salt.hex(), scrypt(password, salt).hex()))
 
 
 class Password:
-    """Tells whether a text is the password. Made from the password itself or from what is kept of it."""
+    """Checks texts against the password. Made from the password itself or from its hash."""
 
     def __init__(self, ids: Ids, *, plain: str | None = None, kept: str | None = None) -> None:
-        """Raises ConfigurationError for a password or a hash that cannot be one."""
+        """Raises ConfigurationError for an invalid password or hash."""
         self._key = ids.secret()
         self._known: bytes | None = None
         self._salt, self._hash = b"", b""
@@ -66,7 +66,7 @@ class Password:
             self._waiting -= 1
 
     def is_known(self, text: str) -> bool:
-        """Whether the text is a password that was right before; costs next to nothing."""
+        """True if the text is a password that was right before; costs next to nothing."""
         return self._known is not None and hmac.compare_digest(self._mark(text), self._known)
 
     async def _is_right(self, text: str) -> bool:

@@ -1,7 +1,7 @@
-"""The door to the state of what is stored: whether rows are as they were written, and hang together.
+"""Check of the stored data: rows that are not as they were written, and rows that do not fit together.
 
-It looks through everything of every organisation, so only the operator may ask. It works in small pieces, within a
-time, says what it did not get to, and changes nothing.
+It reads the data of every organization, so only the operator may run it. It works in small pieces within a time limit,
+reports what it did not reach, and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 LOOK_S = 20.0
-SHOWN = 10  # ids of damaged rows that are told, of each kind
+SHOWN = 10  # ids of damaged rows in the report, of each kind
 _NS = 1e9
 
 
 @dataclass(slots=True)
 class Damage:
-    """Of one kind of row: how many were looked at, how many are damaged, and the ids of some."""
+    """Result for one kind of row: the number checked, the number damaged, and the ids of some."""
 
     kind: str
     remedy: str
@@ -31,7 +31,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class DataState:
-    """What was found. `unlooked` names what there was no time for, so that nothing is said about it."""
+    """Result of a check. `unlooked` names what there was no time for; nothing is known about it."""
 
     rows: Sequence[Damage]
     wrongs: dict[str, int]  # what does not hang together, and how often
@@ -49,7 +49,7 @@ class StoredData:
         self._caller = caller
 
     async def look(self, seconds: float = LOOK_S) -> DataState:
-        """Looks through everything, for about so long at most. Raises Forbidden, StorageError."""
+        """Checks everything, for at most about the given time. Raises Forbidden, StorageError."""
         if not self._caller.operator:
             raise Forbidden("Only the operator may check the stored data; authenticate with the server password.")
         until = self._world.clock.monotonic_ns() + int(seconds * _NS)
@@ -62,7 +62,7 @@ class StoredData:
         return DataState(rows, wrongs, [*unlooked, *later], row_checks.WRONG_REMEDY)
 
     async def _rows(self, kind: row_checks.Kind, until: int) -> tuple[Damage, bool]:
-        """What was found among the rows of a kind, and whether these were all."""
+        """The result for the rows of a kind, and True if these were all."""
         found = Damage(kind.name, kind.remedy)
         last = None
         while self._world.clock.monotonic_ns() < until:

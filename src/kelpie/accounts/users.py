@@ -1,4 +1,4 @@
-"""The door to users. The operator sees those of all organisations, whoever else asks those of the own one."""
+"""Users. The operator sees those of all organizations, any other caller those of its own."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from kelpie.world.world import World
 
 
 class Users:
-    """`changed` is told after a commit, and after one of which nobody knows whether it happened."""
+    """`changed` is called after a commit, and after one whose outcome is unknown."""
 
     def __init__(self, world: World, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -39,7 +39,7 @@ class Users:
         return await self._world.database.read(lambda tx: self._reached(tx, user_id))
 
     async def update(self, user_id: UserId, name: str | None, organization: OrganizationId | None) -> User:
-        """Changes what is not None. A user who moves to another organisation loses the keys to the old one.
+        """Changes every field that is not None. A user who moves to another organization loses the keys to the old one.
 
         Raises NotFound, InvalidInput, and Conflict for moving the default user.
         """
@@ -59,7 +59,7 @@ class Users:
             self._changed()
 
     async def delete(self, user_id: UserId) -> User:
-        """Removes the user with all keys and tokens. Raises NotFound, and Conflict for the default user."""
+        """Deletes the user with all keys and tokens. Raises NotFound, and Conflict for the default user."""
 
         def write(tx: Tx) -> User:
             found = self._reached(tx, user_id)
@@ -92,6 +92,6 @@ class Users:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, page: Page) -> list[User]:
-        """Raises InvalidInput for a page that cannot be."""
+        """Raises InvalidInput for an invalid page."""
         within = None if self._caller.operator else self._caller.organization_id
         return await self._world.database.read(lambda tx: rows.users_page(tx, within, page))

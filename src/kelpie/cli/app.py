@@ -60,17 +60,17 @@ def app(arguments: Sequence[str]) -> int:
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else OK
     except Unreachable as error:
-        return _told(error, NOT_RUNNING)
+        return _report_error(error, NOT_RUNNING)
     except UnknownAgent as error:
-        return _told(error, NOT_FOUND)
+        return _report_error(error, NOT_FOUND)
     except ErrorResponse as error:
         if error.status != NOT_FOUND_STATUS:
             raise
-        return _told(error, NOT_FOUND)
+        return _report_error(error, NOT_FOUND)
     return OK
 
 
-def _told(error: Exception, code: int) -> int:
+def _report_error(error: Exception, code: int) -> int:
     print(f"kelpie: {error}", file=sys.stderr)
     return code
 
@@ -89,7 +89,7 @@ def settings_of_all(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    # The environment is where settings live, for this process and for those it starts.
+    # Settings are read from the environment, by this process and by those it starts.
     if config is not None:
         os.environ[VARIABLE] = config
     if data_dir is not None:
@@ -226,7 +226,7 @@ def sim_search(
     """Run many seeds. Exits with 1 if an invariant broke or a fault never fired."""
     from kelpie.cli.commands import sim
 
-    raise typer.Exit(sim.look(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
+    raise typer.Exit(sim.search_seeds(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
 
 
 @simulation.command("list", epilog=examples("sim list"))

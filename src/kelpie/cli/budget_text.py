@@ -13,19 +13,19 @@ EXAMPLES = (
 
 
 def dollars(usd: float | None) -> str:
-    """What something cost; not every model has a price."""
+    """A cost as text; not every model has a price."""
     return UNKNOWN if usd is None else f"${usd:.6f}".rstrip("0").rstrip(".") if usd else "$0"
 
 
 def spent_line(spent: dict[str, Any]) -> str:
-    """What an agent has spent in all."""
+    """The total spending of an agent."""
     unpriced = spent["unpriced_calls"]
     more = f", plus {unpriced} calls to models without a known price" if unpriced else ""
     return f"{dollars(spent['usd'])} for {spent['tokens']} tokens{more}"
 
 
 def budget_line(budget: dict[str, Any] | None) -> str | None:
-    """What may be spent, and how much of it is."""
+    """The budget, and how much of it is spent."""
     if budget is None:
         return None
     parts: list[str] = []

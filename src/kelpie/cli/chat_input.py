@@ -1,6 +1,6 @@
-"""What a person types, gathered into messages: a line each, or several lines.
+"""Messages from typed input: one line each, or several lines.
 
-A backslash at the end of a line goes on in the next; three quotes begin a text that ends with three quotes.
+A backslash at the end of a line continues it in the next; three quotes begin a text that ends with three quotes.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ Read = Callable[[str], str]  # shows a prompt and gives a line; raises EOFError 
 
 
 def messages(read: Read) -> Iterator[str]:
-    """The messages until the input ends. An interrupt drops what was typed; a second one in a row ends."""
+    """The messages until the input ends. An interrupt drops the typed text; a second one in a row ends the input."""
     interrupted = False
     while True:
         try:
@@ -32,7 +32,7 @@ def messages(read: Read) -> Iterator[str]:
 
 
 def from_stream(stream: TextIO) -> Read:
-    """Lines of a pipe or a file; nothing is prompted."""
+    """Lines of a pipe or a file, without a prompt."""
 
     def read(_: str) -> str:
         line = stream.readline()

@@ -1,4 +1,4 @@
-"""How the commands end; documented in docs/cli.md. Two is what every parser of arguments uses."""
+"""Exit codes of the commands; documented in docs/cli.md. Two is what every argument parser uses."""
 
 OK = 0
 ERROR = 1

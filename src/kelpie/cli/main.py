@@ -1,7 +1,8 @@
-"""The entry of the `kelpie` command.
+"""The entry point of the `kelpie` command.
 
-What scripts call often, and the server process itself, are dispatched here before anything heavy is imported; all
-other commands go to `cli.commands`. That is why some imports stand inside functions in this module, and only here.
+Commands that scripts call often, and the server process itself, are dispatched here before anything heavy is imported;
+all other commands go to `cli.app`. That is why imports stand inside functions here, as they do for the same reason in
+`cli.app`, `cli.output` and the command modules.
 """
 
 import gc
@@ -69,10 +70,10 @@ def _typed(arguments: list[str]) -> int:
 
 
 def _prepare_to_serve() -> None:
-    """Lets structlog and httpx believe that rich is not installed, and collects no garbage until the server serves.
+    """Hides rich from structlog and httpx, and collects no garbage until the server serves.
 
-    Both import it for output that a server never writes, and a server keeps what it imports for as long as it lives.
-    A start makes little garbage; looking for it among all that is imported takes a fifth of the time.
+    Both import it for output that a server never writes, and a server keeps its imports for as long as it runs. A start
+    makes little garbage; looking for it among all that is imported takes a fifth of the time.
     """
     gc.disable()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ Assign = Annotated[
 
 
 def group(help: str, *commands: str) -> typer.Typer:
-    """A command that has commands, with examples of them."""
+    """A command group, with examples."""
     return typer.Typer(help=help, epilog=examples(*commands), no_args_is_help=True, rich_markup_mode=MARKUP)
 
 
@@ -72,18 +72,18 @@ def examples(*commands: str) -> str:
 
 
 def client(url: str | None, timeout_s: float = CALL_S) -> Client:
-    """A client of the server that is meant, with the key or password that is set. Raises ConfigurationError."""
+    """A client of the chosen server, with the key or password that is set. Raises ConfigurationError."""
     found = load()
     return Client(url or address(found.settings), timeout_s, credential(found, url))
 
 
 def path(*parts: str) -> str:
-    """An address under /v1 from its parts, each fit to stand in one."""
+    """A path under /v1 from its parts, each one quoted."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -> Flags:
-    """Options by field of the settings, and `KEY=VALUE` of `--set`. Raises InvalidInput for a key that is none."""
+    """Options by settings field, and `KEY=VALUE` of `--set`. Raises InvalidInput for an unknown key."""
     given = {field: (f"--{field.replace('_', '-')}", str(value)) for field, value in named.items() if value is not None}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -96,5 +96,5 @@ def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -
 
 
 def as_environment(given: Flags) -> dict[str, str]:
-    """The same settings as variables, for a process that is started."""
+    """The same settings as environment variables, for a process to be started."""
     return {SETTINGS[field].env[0]: text for field, (_, text) in given.items()}

@@ -1,6 +1,6 @@
-"""How commands print: JSON when asked for, a table on a terminal, plain aligned lines everywhere else.
+"""Output of commands: JSON on request, a table on a terminal, plain aligned lines everywhere else.
 
-Control characters that names or texts of others may hold never reach the terminal. What draws on one is loaded late.
+Control characters in names and texts never reach the terminal. The terminal library is loaded late.
 """
 
 import json
@@ -15,12 +15,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def print_json(value: Any) -> None:
-    """Prints what the server said, or what we know, for a program to read."""
+    """Prints a value as JSON, for a program to read."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str = "") -> None:
-    """Prints rows under their headings; `nothing` is what to say when there are none."""
+    """Prints rows under their headings; `nothing` is printed when there are none."""
     cells = [[cell(value) for value in row] for row in rows]
     if not cells:
         print(nothing, file=sys.stderr)
@@ -29,7 +29,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: s
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """Prints names and values, one a line; what is empty is left out."""
+    """Prints names and values, one a line; empty ones are left out."""
     shown = {name: cell(value) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
@@ -37,14 +37,14 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Prints a text of several lines as it is, but for what would move or colour a terminal."""
+    """Prints a text of several lines, without control characters that would move or colour a terminal."""
     for line in text.removesuffix("\n").split("\n"):
         print(_CONTROL.sub(" ", line.expandtabs()))
 
 
 @contextmanager
 def waiting(what: str) -> Generator[None]:
-    """Shows on a terminal that something goes on; says nothing anywhere else."""
+    """Shows a spinner on a terminal; prints nothing anywhere else."""
     if not sys.stderr.isatty():
         yield
         return
@@ -56,13 +56,13 @@ def waiting(what: str) -> Generator[None]:
 
 @contextmanager
 def counted(what: str, total: int) -> Generator[Callable[[], None]]:
-    """A bar on a terminal, moved on by calling what it gives; nothing anywhere else. What is printed stays readable."""
+    """A progress bar on a terminal, advanced by calling the result; nothing elsewhere. Printed lines stay readable."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
     from kelpie.cli.terminal import bar
 
-    # Only what goes to the same terminal must be kept apart from the bar; a pipe gets its lines as they are.
+    # Only output to the same terminal must be kept apart from the bar; a pipe gets its lines as they are.
     with bar(what, total, together=sys.stdout.isatty()) as move:
         yield move
 

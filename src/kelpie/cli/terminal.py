@@ -1,4 +1,4 @@
-"""What only a terminal is shown: tables, bars, and that something goes on. What goes into a pipe never loads this."""
+"""Output for terminals only: tables, bars and spinners. Output into a pipe never loads this module."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,13 +13,13 @@ GAP = 2  # between two columns
 
 
 def spinner(what: str) -> AbstractContextManager[object]:
-    """Shows that something goes on, for as long as it does."""
+    """Shows a spinner until the block ends."""
     return Console(stderr=True).status(what)
 
 
 @contextmanager
 def bar(what: str, total: int, *, together: bool) -> Generator[Callable[[], None]]:
-    """A bar, moved on by calling what it gives; `together` says that standard output goes to the same terminal."""
+    """A bar, advanced by calling the result; `together` says that standard output goes to the same terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, redirect_stdout=together, auto_refresh=False) as progress:
@@ -29,7 +29,7 @@ def bar(what: str, total: int, *, together: bool) -> Generator[Callable[[], None
 
 @contextmanager
 def share() -> Generator[Callable[[str, int, int | None], None]]:
-    """A bar for how much is done; what it gives is called with what goes on now, how far it is, and of how much."""
+    """A bar for progress; the result is called with the current status, the amount done, and the total."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, console=Console()) as progress:
         task = progress.add_task("", total=None)
@@ -46,7 +46,7 @@ def share() -> Generator[Callable[[str, int, int | None], None]]:
 def print_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
     """Prints a table, in which texts are wrapped and single words never are: ids must stay whole to be copied.
 
-    False, and nothing is printed, when the terminal is too narrow for that.
+    Returns False, and prints nothing, when the terminal is too narrow for that.
     """
     console = Console()
     widths = [max(len(text) for text in (name, *column)) for name, *column in zip(columns, *cells, strict=True)]

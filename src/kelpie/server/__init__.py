@@ -1,1 +1,1 @@
-"""The HTTP server: Letta's API, our own resources, and what every request passes."""
+"""The HTTP server: Letta's API, Kelpie's own resources, and the middleware around them."""

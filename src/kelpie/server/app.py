@@ -1,4 +1,4 @@
-"""The HTTP application: Letta's resources under /v1, our own under /v1/kelpie, and what guards them."""
+"""The HTTP application: Letta's resources under /v1, Kelpie's own under /v1/kelpie, and the middleware around them."""
 
 from typing import TYPE_CHECKING
 
@@ -120,7 +120,7 @@ _ROUTERS = (
 
 
 def create_app(kelpie: "Kelpie") -> FastAPI:
-    """The application over a product that is started and stopped by whoever made it."""
+    """The application over a `Kelpie` that its caller starts and stops."""
     app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
     app.state.kelpie = kelpie
     for router in _ROUTERS:
@@ -129,9 +129,9 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     errors.register(app)
     missing_routes.register(app)
     settings = kelpie.settings
-    # The one added last is the first to see a request.
+    # The middleware added last is the first to see a request.
     app.add_middleware(AuthenticationMiddleware, kelpie=kelpie)
-    app.add_middleware(Latest)
+    app.add_middleware(LatestPrefix)
     app.add_middleware(
         CORSMiddleware,
         allow_origin_regex=_ANY_ORIGIN if settings.protected else _LOCAL_ORIGIN,
@@ -151,8 +151,8 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     return app
 
 
-class Latest:
-    """`/latest` is another name for `/v1`, and not in the schema."""
+class LatestPrefix:
+    """Rewrites `/latest` to `/v1`; the alias is not in the schema."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,6 +1,6 @@
-"""Serving over real sockets, and ending well: a signal stops new requests, and what is under way may finish.
+"""Serving over real sockets and a graceful end: a signal stops new requests, and running ones may finish.
 
-The product is started before the first request and stopped after the last one, within one drain period.
+The application is started before the first request and stopped after the last one, within one drain period.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ _log = logs.get("server")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end on the loop that the server wants."""
+    """Runs a coroutine to its end on the server's event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
 
 async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int], None]) -> None:
-    """Serves until SIGINT or SIGTERM; `ready` is told the host and port once requests are taken.
+    """Serves until SIGINT or SIGTERM; `ready` is called with the host and port once requests are accepted.
 
     Raises ConfigurationError when the address cannot be served on.
     """
@@ -71,12 +71,12 @@ def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own way of handling signals and of leaving the process."""
+    """uvicorn without its own handling of signals and of the process exit."""
 
     _ready: Callable[[str, int], None]
 
     async def serve_until_stopped(self, ready: Callable[[str, int], None]) -> None:
-        """Raises ConfigurationError when the address is taken or not ours."""
+        """Raises ConfigurationError when the address is taken or not of this machine."""
         self._ready = ready
         await self.serve()
 
@@ -91,7 +91,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # `serve` does that: ours must not end the process when the server has stopped
+        yield  # `serve` does that: a signal must not end the process when the server has stopped
 
 
 def _bind_error(host: str, port: int, cause: BaseException | None) -> ConfigurationError:

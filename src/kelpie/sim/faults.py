@@ -1,4 +1,4 @@
-"""Everything that can be made to go wrong, and the one gate through which it does.
+"""All faults that can be injected, and the one gate that injects them.
 
 An adapter asks `faults.fires(kind, place)` at the place where it could fail; nothing else decides. Every firing is
 recorded with its place, so a scenario that names a fault fails when that fault never fired there, and a test can
@@ -50,7 +50,7 @@ class Fault(StrEnum):
 
 _PACKETS = ("network.client", "network.provider")
 
-# Where each kind can fire. A place that is not listed here cannot be asked about or named by a scenario.
+# Places where each kind can fire. A place that is not listed here cannot be asked about or named by a scenario.
 PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: ("database.begin", "database.statement", "database.commit", "database.acknowledge"),
     Fault.storage_read_fail: ("database.read",),
@@ -115,7 +115,7 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     ),
 }
 
-# How much of it: seconds, drawn evenly.
+# Size of the fault: seconds, drawn evenly.
 SIZES: dict[Fault, tuple[float, float]] = {
     Fault.storage_latency: (0.01, 3.0),
     Fault.network_delay: (0.05, 5.0),
@@ -172,7 +172,7 @@ def swarm(rng: random.Random, kinds: Iterable[Fault]) -> list[Aim]:
 
 
 class Faults:
-    """The gate of one run."""
+    """The fault gate of one run."""
 
     def __init__(self, loop: SimLoop, aims: Iterable[Aim] = (), *, disconnected: Iterable[Fault] = ()) -> None:
         self.firings: list[Firing] = []
@@ -188,7 +188,7 @@ class Faults:
             loop.stalls(self._starve)
 
     def fires(self, fault: Fault, place: str, detail: str = "") -> bool:
-        """Whether this fault happens here and now; if so, it is recorded."""
+        """True if this fault happens here and now; if so, it is recorded."""
         aim = self._aims.get((fault, place))
         if aim is None or self._quiet:
             return False
@@ -201,21 +201,21 @@ class Faults:
         return True
 
     def size(self, fault: Fault) -> float:
-        """How much of this fault there is this time, in seconds."""
+        """The size of this fault this time, in seconds."""
         return self._rng(fault).uniform(*SIZES[fault])
 
     def choose(self, fault: Fault, options: Sequence[T]) -> T:
-        """One of several ways in which this fault can show."""
+        """One of several forms of this fault."""
         return self._rng(fault).choice(options)
 
     def fired(self, fault: Fault, place: str | None = None) -> int:
-        """How often the fault fired, at this place or anywhere."""
+        """The number of times the fault fired, at this place or anywhere."""
         if place is not None:
             return self._fired[fault, place]
         return sum(count for (kind, _), count in self._fired.items() if kind is fault)
 
     def quiet(self) -> None:
-        """Begins the quiet period: nothing fires any more, and what was cut off heals."""
+        """Begins the quiet period: nothing fires any more, and partitions heal."""
         self._quiet = True
         self._loop.stalls(None)
         self._loop.note("quiet")
@@ -223,7 +223,7 @@ class Faults:
             heal()
 
     def at_quiet(self, heal: Callable[[], None]) -> None:
-        """Registers what heals when the quiet period begins."""
+        """Registers a function to call when the quiet period begins."""
         self._at_quiet.append(heal)
 
     def _rng(self, fault: Fault) -> random.Random:

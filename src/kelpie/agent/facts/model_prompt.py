@@ -86,7 +86,7 @@ def asked(said: Sequence[Message], known: Sequence[Fact], zone: ZoneInfo) -> str
 
 def _line(number: int, message: Message, zone: ZoneInfo) -> str:
     text = clipped(message.said, MESSAGE_CHARS_MAX)
-    return f"[{number}] {dates.shown(message.created_at, zone)} {message.role.value}: {text}"
+    return f"[{number}] {dates.format_moment(message.created_at, zone)} {message.role.value}: {text}"
 
 
 def _known(number: int, fact: Fact) -> str:

@@ -21,7 +21,7 @@ from kelpie.core.errors import ToolError
 from kelpie.core.permissions.policies import OPEN, EffectivePermissions, Refusal
 from kelpie.core.permissions.tool_permissions import Subject
 from kelpie.core.tools.tools import Tool, ToolType
-from kelpie.tools.builtin.pause import forgiven, is_pause
+from kelpie.tools.builtin.pause import corrected_arguments, is_pause
 from kelpie.tools.calls.argument_check import check_arguments
 from kelpie.tools.calls.capabilities import subject_of
 from kelpie.tools.calls.interface import NOTHING, ExternalTool, Precomputed, TransactionalTool
@@ -182,7 +182,7 @@ def _plan(
         planned = replace(planned, arguments=read_object(ruling.arguments) or {}, ran_with=ruling.arguments)
     given = {name: value for name, value in planned.arguments.items() if name not in (HEARTBEAT, THINKING)}
     if is_pause(tool):
-        given = forgiven(given)
+        given = corrected_arguments(given)
     try:
         planned = replace(planned, arguments=check_arguments(tool.json_schema, given))
     except ToolError as error:

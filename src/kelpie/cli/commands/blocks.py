@@ -108,7 +108,7 @@ def _id_of(server: Client, block: str) -> str:
     if not slash or not label:
         raise InvalidInput("BLOCK", f"expected a block id or AGENT/LABEL such as demo/human, got '{block[:80]}'")
     carried = ("agents", find(server, who)["id"], "core-memory", "blocks")
-    # One that is damaged can only be listed, and that is when somebody wants to roll it back.
+    # A damaged version can only be listed, and that is when an operator wants to roll it back.
     listed = (each["id"] for each in server.get(path(*carried)) if each["label"] == label)
     return next(listed, None) or server.get(path(*carried, label))["id"]
 

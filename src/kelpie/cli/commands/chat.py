@@ -37,9 +37,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None = None) -> int:
-    """Talks with the agent: one message if given, else until the input ends. Returns the exit code.
+    """Chats with the agent: one message if given, else until the input ends. Returns the exit code.
 
-    At a terminal the typed lines are kept in the directory, if there is one.
+    At a terminal the typed lines are saved in the directory, if there is one.
     """
     agent = agent_lookup.find(client, who)
     turns = Turns(client, agent, Screen(agent["name"]))
@@ -66,7 +66,7 @@ def _converse(turns: "Turns") -> None:
 
 
 def _prompted(prompt: str) -> str:
-    if not sys.stdout.isatty():  # whoever keeps the answers wants no prompts among them
+    if not sys.stdout.isatty():  # a script that keeps the answers wants no prompts among them
         print(prompt, end="", file=sys.stderr, flush=True)
         prompt = ""
     try:
@@ -85,7 +85,7 @@ def _command(turns: "Turns", text: str) -> None:
 
 
 class Turns:
-    """Sends messages and shows what comes back, one turn after the other."""
+    """Sends messages and shows the answers, one turn after the other."""
 
     def __init__(self, client: Client, agent: dict[str, Any], screen: "Screen") -> None:
         self._client = client
@@ -94,17 +94,17 @@ class Turns:
         self._screen = screen
 
     def take(self, said: str) -> bool:
-        """Has the agent answer; False, and a line that says why, when the turn failed."""
+        """Runs one turn; returns False, and prints the reason, when the turn failed."""
         body = {"messages": [{"role": "user", "content": said}], "stream_tokens": True}
         try:
             return self._screen.show(self._client.events(self._path, body, SILENCE_S))
         except KeyboardInterrupt:
-            self._screen.trouble(
+            self._screen.print_error(
                 f"Stopped waiting. The agent is still working; `kelpie agents cancel {self._name}` stops it."
             )
             return False
         except KelpieError as error:
-            self._screen.trouble(str(error))
+            self._screen.print_error(str(error))
             return False
 
     def history(self, count: int) -> None:
@@ -112,10 +112,10 @@ class Turns:
         try:
             found = self._client.get(self._path.removesuffix("/stream"), limit=count, order="desc")
         except KelpieError as error:
-            self._screen.trouble(str(error))
+            self._screen.print_error(str(error))
             return
         for message in found[-count:]:  # the newest, but oldest first: so does Letta's API list an agent's messages
-            self._screen.remember(message)
+            self._screen.show_past(message)
 
 
 class Screen:
@@ -134,7 +134,7 @@ class Screen:
         for name, event in events:
             kind = event.get("message_type")
             if name == "error" or kind == "error_message":
-                self.trouble(event.get("detail") or event.get("message") or "the turn failed")
+                self.print_error(event.get("detail") or event.get("message") or "the turn failed")
                 went_well = False
             elif kind == "assistant_message":
                 self._answer(event["id"], _text(event["content"]))
@@ -147,13 +147,13 @@ class Screen:
         self._end_line()
         return went_well
 
-    def trouble(self, message: str) -> None:
-        """Says that something went wrong."""
+    def print_error(self, message: str) -> None:
+        """Prints an error."""
         self._end_line()
         self._note(f"kelpie: {message}")
 
-    def remember(self, message: dict[str, Any]) -> None:
-        """Shows a message of the past on a line of its own; what the model was told about itself is left out."""
+    def show_past(self, message: dict[str, Any]) -> None:
+        """Prints an earlier message on a line of its own; system messages are left out."""
         who = _WHO.get(message["message_type"])
         if who is not None:
             self._note(f"{message['date'][:19]} {who}: {_cut(_past(message))}")
@@ -173,7 +173,7 @@ class Screen:
             self._open = ""
 
     def _call(self, call: dict[str, Any]) -> None:
-        """Collects the pieces of a call; it is shown when its result is there."""
+        """Collects the pieces of a call; it is shown when its result arrives."""
         pieces = self._calls.setdefault(call["tool_call_id"], [])
         pieces += [call["name"] + " "] if call.get("name") and not pieces else []
         pieces += [call.get("arguments") or ""]

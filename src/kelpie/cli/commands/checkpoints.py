@@ -18,7 +18,7 @@ File = Annotated[Path, typer.Argument(help="Checkpoint file.")]
 
 
 def register(commands: typer.Typer) -> None:
-    """Adds both to the commands of agents."""
+    """Adds both commands to the commands of agents."""
     commands.command(epilog=examples("agents checkpoint ada ada.json"))(checkpoint)
     commands.command(epilog=examples("agents restore ada ada.json --yes"))(restore)
 

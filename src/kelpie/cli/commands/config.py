@@ -30,12 +30,12 @@ def show(
     if as_json:
         print_json({"file": found.file, "settings": rows})
         return
-    print_rows(("setting", "value", "origin"), [(row["key"], _shown(row["value"]), row["origin"]) for row in rows])
+    print_rows(("setting", "value", "origin"), [(row["key"], _or_dash(row["value"]), row["origin"]) for row in rows])
     print(f"Settings file: {found.file or 'none'}", file=sys.stderr)
 
 
 def described(found: ResolvedSettings) -> list[dict[str, Any]]:
-    """Each setting as programs read it."""
+    """Each setting as JSON for programs."""
     return [
         {
             "key": spec.key,
@@ -55,5 +55,5 @@ def _value(value: Any, secret: bool) -> Any:
     return SET if secret and value else value
 
 
-def _shown(value: Any) -> Any:
+def _or_dash(value: Any) -> Any:
     return "-" if value in (None, ()) else value

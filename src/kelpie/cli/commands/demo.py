@@ -19,7 +19,7 @@ _NEW = {
 
 
 def demo(client: Client) -> int:
-    """Makes the demo agent if there is none and says what to try. Raises Unreachable or Refused."""
+    """Creates the demo agent if there is none and prints what to try. Raises Unreachable or Refused."""
     found = client.get("/v1/agents/", name=NAME, limit=1)
     agent = found[0] if found else client.post("/v1/agents/", _NEW)
     print(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))
@@ -27,7 +27,7 @@ def demo(client: Client) -> int:
 
 
 def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = False) -> str:
-    """The commands that work right now, ready to be copied; with a key from the environment if the server asks."""
+    """Commands that work right now, ready to be copied; with a key from the environment if the server asks for one."""
     agent_id = agent["id"]
     header = '-H "Authorization: Bearer $KELPIE_API_KEY" \\\n    ' if asks else ""
     python_key = ', api_key=os.environ["KELPIE_API_KEY"]' if asks else ""
@@ -53,6 +53,6 @@ Stop the server:
 
 
 def command() -> str:
-    """How this program can be called again: by name where the PATH has it, else as it was called now."""
+    """The way to call this program again: by name where the PATH has it, else as it was called now."""
     directory, name = os.path.split(sys.argv[0])
     return name if directory in os.environ.get("PATH", "").split(os.pathsep) else sys.argv[0]

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from kelpie.cli.commands.config import described
-from kelpie.cli.commands.doctor_isolation import isolation_told, print_isolation
+from kelpie.cli.commands.doctor_isolation import isolation_report, print_isolation
 from kelpie.cli.commands.models import abilities
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.output import print_json, print_rows, waiting
@@ -20,19 +20,19 @@ from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client
 
-# A listing may ask several providers, each for some seconds.
+# Listing models may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
 
 
 def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
-    """Prints what there is to know; 1 when the server or a provider does not answer, or what is stored is damaged."""
+    """Prints the report; returns 1 when the server or a provider does not answer, or stored data is damaged."""
     with waiting("Checking the server, its providers and this machine ..."):
         told = {
             "system": machine.system(),
             "settings": settings(found),
             "server": server(url or address(found.settings), credential(found, url)),
             "data": data(url or address(found.settings), credential(found, url)),
-            "isolation": isolation_told(),
+            "isolation": isolation_report(),
             "letta": letta(),
         }
     if as_json:
@@ -44,14 +44,16 @@ def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
 
 
 def settings(found: ResolvedSettings) -> dict[str, Any]:
-    """What is set, with its origin, and variables of Letta that are set and mean nothing here."""
+    """The settings in use, with their origin, and variables of Letta that are set and have no effect here."""
     ignored = sorted(name for name in os.environ if name.startswith("LETTA_") and name not in VARIABLES)
     chosen = [row for row in described(found) if row["source"] != "default"]
     return {"file": found.file, "set": chosen, "ignored": ignored}
 
 
 def server(url: str, shown: str | None) -> dict[str, Any]:
-    """The server and what it says of its providers and models; the error when it does not. It is `shown` a key."""
+    """The server's report on its providers and models, or the error when it does not answer. `shown` is the key to
+    send.
+    """
     told: dict[str, Any] = {
         "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": [],
         "embedding": None,
@@ -67,14 +69,14 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
 
 
 def _shadowed(client: Client) -> list[dict[str, str]]:
-    """Custom tools that keep the name of a built-in one, which agents therefore do not get."""
+    """Custom tools that have the name of a built-in one, which agents therefore do not get."""
     found = client.get("/v1/tools/", names=BUILTIN_NAMES, tool_types="custom", limit=len(BUILTIN_NAMES))
     remedy = "rename or delete it and restart the server to get the built-in tool of this name"
     return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
 
 
 def data(url: str, shown: str | None) -> dict[str, Any]:
-    """What the server found when it looked through what is stored; the error when it could not be asked."""
+    """The server's check of its stored data; the error when it could not be asked."""
     try:
         return {"error": None} | Client(url, PATIENCE_S, shown).get("/v1/kelpie/data")
     except KelpieError as error:
@@ -82,7 +84,7 @@ def data(url: str, shown: str | None) -> dict[str, Any]:
 
 
 def letta() -> dict[str, Any]:
-    """Whether a package called letta is installed beside Kelpie, and whether it is a server."""
+    """Reports if a package called letta is installed beside Kelpie, and if it is a server."""
     package = machine.letta()
     if package is None:
         note = "not installed (not needed)"
@@ -126,7 +128,7 @@ def _print_server(told: dict[str, Any]) -> None:
     print_rows(
         ("provider", "server", "address", "models", "hidden", "problem"),
         [
-            (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _trouble(each))
+            (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _problem(each))
             for each in providers
         ],
     )
@@ -178,7 +180,7 @@ def _print_embedding(told: dict[str, Any] | None) -> None:
         print(f"\nMemory search uses full text only: {told['remedy']}.")
 
 
-def _trouble(provider: dict[str, Any]) -> str | None:
+def _problem(provider: dict[str, Any]) -> str | None:
     words = (provider["error"], provider["detail"], provider["hint"])
     return ". ".join(word.rstrip(".") for word in words if word) or None
 

@@ -15,7 +15,7 @@ REFUSED = "Tool code is refused on this machine: "
 BUILDING = "Isolation features of this machine, each tested separately:"
 
 
-def isolation_told() -> dict[str, Any]:
+def isolation_report() -> dict[str, Any]:
     """Attacks a cell from inside and tests each isolation feature separately. This takes some seconds."""
     proof = proven()
     return {
@@ -37,7 +37,7 @@ def print_isolation(told: dict[str, Any]) -> None:
 def isolation_only(*, as_json: bool) -> int:
     """Prints only this report. Returns 1 when tool code is refused on this machine."""
     with waiting("Testing the isolation of this machine ..."):
-        told = isolation_told()
+        told = isolation_report()
     if as_json:
         print_json(told)
     else:

@@ -96,7 +96,7 @@ def _show_bar(events: Iterable[dict[str, Any]]) -> str | None:
 
     with share() as show:
         for event in events:
-            if trouble := _trouble(event):
+            if trouble := _problem(event):
                 return trouble
             show(cell(event["status"]), event["completed"] or 0, event["total"])
         show("", 1, 1)
@@ -104,10 +104,10 @@ def _show_bar(events: Iterable[dict[str, Any]]) -> str | None:
 
 
 def _show_lines(events: Iterable[dict[str, Any]]) -> str | None:
-    """A line when the status changes, and one for each tenth of it."""
+    """Prints a line when the status changes, and one for each tenth of the progress."""
     last = ""
     for event in events:
-        if trouble := _trouble(event):
+        if trouble := _problem(event):
             return trouble
         done = f" {event['completed'] * 10 // event['total'] * 10} %" if event["total"] and event["completed"] else ""
         line = f"{cell(event['status'])}{done}"
@@ -117,7 +117,7 @@ def _show_lines(events: Iterable[dict[str, Any]]) -> str | None:
     return None
 
 
-def _trouble(event: dict[str, Any]) -> str | None:
+def _problem(event: dict[str, Any]) -> str | None:
     if event.get("message_type") == "error_message" or "status" not in event:
         return str(event.get("detail") or event.get("message") or "the server could not pull the model")
     return None

@@ -12,7 +12,7 @@ from kelpie.core.permissions.call_records import CallOutcome
 
 
 def register(commands: typer.Typer) -> None:
-    """Adds them to the commands of agents."""
+    """Adds these commands to the commands of agents."""
     commands.command(epilog=examples("agents permissions ada", "agents permissions ada --deny capability:network"))(
         permissions
     )
@@ -41,7 +41,14 @@ def permissions(
     print_facts({"own permissions": options.permits_line(shown["kelpie_permissions"])})
     print()
     rows = [
-        (each["name"], each["kind"], each["capabilities"], _said(each["permitted"]), each["refused_by"], each["reason"])
+        (
+            each["name"],
+            each["kind"],
+            each["capabilities"],
+            _yes_or_no(each["permitted"]),
+            each["refused_by"],
+            each["reason"],
+        )
         for each in shown["tools"]
     ]
     print_rows(("tool", "kind", "capabilities", "allowed", "refused by", "reason"), rows, "No tools.")
@@ -127,5 +134,5 @@ def calls(
     print_rows(("created", "tool", "outcome", "duration", "CPU time", "memory", "run"), rows, "No tool calls.")
 
 
-def _said(permitted: bool) -> str:
+def _yes_or_no(permitted: bool) -> str:
     return "yes" if permitted else "no"

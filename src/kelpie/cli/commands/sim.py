@@ -19,8 +19,8 @@ SEEDS_MAX = 1_000_000  # in one search
 EVENTS_MAX = 4000
 
 
-class _Nowhere:
-    """Takes the server's log: it tells of the faults that we ourselves inject."""
+class _NullStream:
+    """Discards the server's log: it reports the faults that the simulation itself injects."""
 
     def write(self, text: str, /) -> int:
         return len(text)
@@ -30,7 +30,7 @@ class _Nowhere:
 
 
 def list_scenarios(*, as_json: bool) -> int:
-    """Prints every scenario with the faults it names and where they fire."""
+    """Prints every scenario with the faults it names and the places where they fire."""
     found = {name: _places(scenario.named) for name, scenario in SCENARIOS.items()}
     if as_json:
         print(json.dumps(found))
@@ -43,7 +43,7 @@ def list_scenarios(*, as_json: bool) -> int:
 
 
 def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
-    """Plays one seed and prints how it went: 1 when an invariant broke. Raises InvalidInput."""
+    """Runs one seed and prints the result: 1 when an invariant broke. Raises InvalidInput."""
     _silence()
     report = play(_find(name), seed)
     last = report.notes[-min(events, EVENTS_MAX) :] if events > 0 else ()
@@ -61,8 +61,9 @@ def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
     return ERROR if report.broken else OK
 
 
-def look(names: Sequence[str], seeds: str, *, broken_max: int, as_json: bool) -> int:
-    """Plays a range of seeds and prints every broken one and a summary: 1 when one broke, or a named fault never fired.
+def search_seeds(names: Sequence[str], seeds: str, *, broken_max: int, as_json: bool) -> int:
+    """Runs a range of seeds and prints every failing one and a summary: 1 when one failed, or a named fault never
+    fired.
 
     Raises InvalidInput.
     """
@@ -87,7 +88,7 @@ def seed_range(text: str) -> range:
 def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool) -> dict[str, Any]:
     broken: list[dict[str, Any]] = []
 
-    def tell(report: Report) -> None:
+    def on_report(report: Report) -> None:
         advance()
         if report.broken is None:
             return
@@ -96,7 +97,7 @@ def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool)
             print(f"{report.scenario} seed {report.seed}: {report.broken} (trace hash {report.trace_hash})", flush=True)
 
     with counted(scenario.name, len(seeds)) as advance:
-        done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), tell=tell)
+        done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), on_report=on_report)
     if not as_json:
         print(_summary(done), flush=True)
     unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]
@@ -145,4 +146,4 @@ def _places(aims: Iterable[Aim]) -> dict[str, list[str]]:
 
 
 def _silence() -> None:
-    logs.configure("error", _Nowhere())
+    logs.configure("error", _NullStream())

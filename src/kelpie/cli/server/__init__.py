@@ -1,1 +1,1 @@
-"""The server of this data directory: finding, starting and stopping it."""
+"""The server of a data directory: find, start and stop it."""

@@ -1,4 +1,4 @@
-"""Starting the server in the background, and stopping it."""
+"""Start of the server in the background, and its stop."""
 
 import sys
 
@@ -14,12 +14,12 @@ from kelpie.world.processes.server_process import Child, alive, ask_to_stop, wai
 OUTPUT = "start.log"  # in the data directory: what a background server prints beside its log
 STOP_SPARE_S = 15.0  # beyond the time that turns in flight are given
 
-# -P: the directory the command happens to be called in must not be a place to import from.
+# -P: Python must not import from the directory in which the command happens to be called.
 _SERVER = (sys.executable, "-P", "-m", "kelpie.cli.main", "server", "start", "--detached")
 
 
 def start(settings: Settings) -> int:
-    """Starts the server and waits until it answers; one that runs is left alone. Raises ConfigurationError."""
+    """Starts the server and waits until it answers; a running one is left alone. Raises ConfigurationError."""
     server = running(settings)
     if server is not None:
         print(f"Kelpie is already running at {server.url} (process {server.pid}).")
@@ -43,7 +43,7 @@ def start(settings: Settings) -> int:
 
 
 def _answers(settings: Settings, pid: int) -> bool:
-    """Whether this very process listens and answers; another server on the same port would answer too."""
+    """True if this very process listens and answers; another server on the same port would answer too."""
     server = running(settings)
     return server is not None and server.pid == pid and version_at(server.url) is not None
 

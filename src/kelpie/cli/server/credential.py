@@ -1,4 +1,4 @@
-"""What a command shows to a server that asks: a key or a password, and never to an address that only a file names."""
+"""The key or password that a command sends to a server; never sent to an address that only a file names."""
 
 from kelpie.cli.server.discovery import running
 from kelpie.core.access.hosts import is_loopback
@@ -11,7 +11,8 @@ LETTA_KEY = "LETTA_API_KEY"  # may be a key for another service, so the password
 def credential(found: ResolvedSettings, url: str | None) -> str | None:
     """The key or password to send, or None. Raises ConfigurationError.
 
-    kelpie.toml may come with a directory that somebody else filled; an address in it gets no secret of the environment.
+    kelpie.toml may come with a directory that another person filled; an address in it gets no secret of the
+    environment.
     """
     settings, origins = found.settings, found.origins
     elsewhere = url is None and origins["host"].source is Source.file and not is_loopback(settings.host)

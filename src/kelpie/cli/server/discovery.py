@@ -1,4 +1,4 @@
-"""Which server is meant: the one that holds the lock of the data directory, at the address it wrote down there."""
+"""Discovery of the server: the one that holds the lock of the data directory, at the address it wrote there."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ LOG_FILE = "kelpie.log"  # in the data directory
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that holds its data directory and listens: its process, and where."""
+    """A server that holds its data directory and listens: its process and its address."""
 
     pid: int
     url: str
@@ -23,7 +23,7 @@ def running(settings: Settings) -> RunningServer | None:
 
 
 def address(settings: Settings) -> str:
-    """Where the server of this data directory listens, or where it would. Raises ConfigurationError."""
+    """The address at which the server of this data directory listens or would listen. Raises ConfigurationError."""
     server = running(settings)
     return server.url if server else address_of(settings.host, settings.port)
 

@@ -10,7 +10,7 @@ from kelpie.world.ids import RandomIds
 
 
 def ensure_password(settings: Settings) -> str | None:
-    """Makes and keeps a password if one is needed; returns what to tell about it. Raises ConfigurationError."""
+    """Generates and stores a password if one is needed; returns the text to show. Raises ConfigurationError."""
     if not settings.protected or settings.password is not None:
         return None
     data_dir = DataDir.open(settings.data_dir).path
@@ -18,10 +18,10 @@ def ensure_password(settings: Settings) -> str | None:
         return None
     ids = RandomIds()
     password = generate(ids)
-    return _told(password, data_dir) if password_file.write_new(data_dir, hashed(password, ids)) else None
+    return _password_text(password, data_dir) if password_file.write_new(data_dir, hashed(password, ids)) else None
 
 
-def _told(password: str, data_dir: Path) -> str:
+def _password_text(password: str, data_dir: Path) -> str:
     return (
         f"Generated a server password (shown only once): {password}\n"
         "Clients send it as 'Authorization: Bearer ...'; commands read it from KELPIE_API_KEY. The server keeps only "

@@ -1,6 +1,6 @@
-"""The server process: logs, the product, and HTTP over it, until a signal ends it.
+"""The server process: logs, the application, and HTTP over it, until a signal ends it.
 
-`serve_here` is what a terminal or systemd runs, `serve_detached` what `kelpie server start` puts into the background.
+A terminal or systemd runs `serve_here`; `kelpie server start` runs `serve_detached` in the background.
 """
 
 import gc
@@ -20,13 +20,14 @@ from kelpie.world.files.data_dir import DataDir
 from kelpie.world.files.log_file import RotatedFile
 from kelpie.world.files.settings_file import Flags, check_exposure, load
 
-# A turn that goes well leaves no ring, so the collector finds nothing and only costs: with Python's own thresholds it
-# took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time (bench/loop.py). What fails
-# does leave rings, which hold request bodies: the young are looked at often enough for those, the old hardly ever.
+# A turn that goes well leaves no reference cycle, so the collector finds nothing and only costs: with Python's own
+# thresholds it took an eighth of the CPU of 500 turns at once, and stopped all of them for 0.2 s at a time
+# (bench/loop.py). A failure does leave cycles, which hold request bodies: the young generation is collected often
+# enough for those, the old one hardly ever.
 GC_THRESHOLD = (2_000, 10, 50)
 
-# The thread that writes to the database gives the interpreter away with every statement, and waits this long to get it
-# back from a busy event loop. With Python's 5 ms the median of 500 turns at once was a third longer on a busy machine.
+# The database writer thread gives the interpreter away with every statement, and waits this long to get it back from a
+# busy event loop. With Python's 5 ms the median of 500 turns at once was a third longer on a busy machine.
 SWITCH_S = 0.001
 
 _log = logs.get("cli")

@@ -9,7 +9,7 @@ from kelpie.world.http.health_probe import version_at
 
 
 def status(*, as_json: bool = False) -> int:
-    """Says whether the server of the data directory runs, and returns the exit code. Raises ConfigurationError."""
+    """Prints the status of the server of the data directory, and returns the exit code. Raises ConfigurationError."""
     settings = load().settings
     server = running(settings)
     version = version_at(server.url) if server else None

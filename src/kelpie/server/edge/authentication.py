@@ -1,6 +1,6 @@
-"""Lets in who may come in, as plain ASGI: after it, a request has a pass and a caller, and endpoints need not ask.
+"""Authentication as plain ASGI: after it, a request has an authorization and a caller, and endpoints need not check.
 
-Health is for everyone. Preflights never get here: they carry no credential, and CORS answers them.
+Health is open to every client. Preflights never get here: they carry no credential, and CORS answers them.
 """
 
 from collections.abc import Mapping
@@ -77,13 +77,13 @@ def credential_of(headers: Mapping[bytes, str]) -> str | None:
 
 
 def address_of(scope: Scope) -> str:
-    """Where a request comes from; what a proxy says about that is not believed."""
+    """The address of the client; proxy headers are not trusted."""
     client = scope.get("client")
     return client[0] if client else ""
 
 
 def _check_origin(given: Authorization, origin: str | None) -> None:
-    """A page of another site may not use a token, even if it got hold of it. Programs send no Origin."""
+    """Refuses a page of another site, even if it got hold of a token. Programs send no Origin."""
     if given.hostname is not None and origin is not None and origin_of(origin) != origin_of(given.hostname):
         raise Forbidden("This token may only be used by the pages of another site.")
 

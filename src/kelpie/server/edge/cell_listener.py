@@ -1,7 +1,7 @@
-"""Our API for code in a cell, over the listener that its cell handed out: the same application as for everybody, but
-only for who shows the passport of that very cell, whatever the server asks of others.
+"""Kelpie's API for code in a cell, over the listener that the cell handed out: the same application as for all clients,
+but only for a request with the passport of that very cell, whatever the server asks of others.
 
-What a cell has asked for ends with its call: nothing of it is begun or written any more when the call has its result.
+The requests of a cell end with its call: none of them is begun or written once the call has its result.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logs.get("server")
 
 
 async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
-    """Puts the pass and the caller of a request out of a cell into its scope. Raises Unauthorized, Forbidden."""
+    """Puts the authorization and the caller of a request from a cell into its scope. Raises Unauthorized, Forbidden."""
     shown = scope[CELL]
     passport = kelpie.passports.find(shown)
     if passport is None or given is None or not hmac.compare_digest(given.encode(), shown.encode()):
@@ -46,7 +46,7 @@ async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
     scopes = frozenset({AccessScope.read, AccessScope.write})
     scope["pass"] = Authorization(user, organization, scopes, reached, expires_at=passport.expires_at)
     scope["caller"] = caller = Caller(user, organization, sees_secrets=False, passport=passport)
-    if (needed := route_access.reached_by(scope["method"], scope["path"])) is not None:
+    if (needed := route_access.required_capability(scope["method"], scope["path"])) is not None:
         await kelpie.api(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
 
 
@@ -57,14 +57,14 @@ class CellServer:
         self._app = app
         self._config: uvicorn.Config | None = None
 
-    async def serve(self, listener: Listener, passport: str) -> "_Serving":
-        """Answers the listener until it is closed."""
+    async def serve(self, listener: Listener, passport: str) -> "_CellListener":
+        """Serves the listener until it is closed."""
         config = copy.copy(self._loaded())
         config.loaded_app = api = CellApi(self._app, passport)
         state = ServerState()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _CellProtocol(config, state, {}), sock=socket_of(listener))
-        return _Serving(server, state, api)
+        return _CellListener(server, state, api)
 
     def _loaded(self) -> uvicorn.Config:
         if self._config is None:
@@ -74,19 +74,19 @@ class CellServer:
 
 
 class _CellProtocol(BoundedProtocol):
-    """A connection out of a cell; those beyond the bound would take descriptors of the whole server."""
+    """A connection from a cell; those beyond the bound would take descriptors of the whole server."""
 
     connections_max = CONNECTIONS_MAX
 
 
-class _Serving:
+class _CellListener:
     def __init__(self, server: asyncio.Server, state: ServerState, api: "CellApi") -> None:
         self._server = server
         self._state = state
         self._api = api
 
     async def close(self) -> None:
-        """Ends the listener, every connection that came through it, and what was asked for."""
+        """Closes the listener and every connection that came through it, and ends their requests."""
         self._server.close()
         for connection in list(self._state.connections):
             if (transport := connection.transport) is not None:
@@ -95,7 +95,7 @@ class _Serving:
 
 
 class CellApi:
-    """The application as one cell sees it, and what the cell has asked of it."""
+    """The application as one cell sees it, and the requests that the cell has made."""
 
     def __init__(self, app: ASGIApp, passport: str) -> None:
         self._app = app
@@ -119,9 +119,9 @@ class CellApi:
             del self._under_way[task]
 
     async def end(self) -> None:
-        """Ends what the cell has asked for; a write is waited for, because nobody can take it back.
+        """Ends the requests of the cell; a write is waited for, because it cannot be undone.
 
-        An agent that was asked goes on with its turn; a tool that was called is ended.
+        An agent that got a message goes on with its turn; a tool that was called is ended.
         """
         self._ended = True
         for task, only_writes in self._under_way.items():

@@ -1,7 +1,7 @@
-"""What the code of a tool was refused, in the record of calls: it is written down before the code is told.
+"""Refusals to the code of a tool, in the record of calls: each is recorded before the code gets the answer.
 
-Where it cannot be written down the code is told of that instead, so that nobody knows of a refusal of which the record
-does not. Code that asks for the same again and again fills no table.
+Where it cannot be recorded the code gets that error instead, so that no refusal is missing from the record. Code that
+repeats the same request fills no table.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _FORBIDDEN = 403
 
 
 def recording(kelpie: "Kelpie", scope: Scope, receive: Receive, send: Send, passport: str) -> Send:
-    """Sends what it is given, and records it if it is a refusal."""
+    """Sends messages on, and records a refusal."""
     replaced = False
 
     async def told(message: Message) -> None:

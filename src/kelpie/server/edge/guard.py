@@ -1,4 +1,4 @@
-"""What stands between the network and the endpoints, as plain ASGI.
+"""Limits and checks between the network and the endpoints, as plain ASGI.
 
 `RequestLog` gives every request an id and a line in the log, and turns an uncaught error into a 500. `RequestGuard`
 decides which requests are accepted: a web page must not drive a server that trusts its own machine, so the Host must be
@@ -36,7 +36,7 @@ _log = logs.get("server")
 
 
 class RequestLog:
-    """Names each request (`X-Request-Id`, taken over or made), logs it, and catches what nobody else did."""
+    """Names each request (`X-Request-Id`, taken over or made), logs it, and catches uncaught errors."""
 
     def __init__(self, app: ASGIApp, ids: Ids) -> None:
         self._app = app
@@ -71,7 +71,7 @@ class RequestLog:
                     scope, receive, send_named
                 )
             raise
-        except Exception:  # the last one who can answer: what nobody expected is logged and told as a 500
+        except Exception:  # the outermost handler: an unexpected error is logged and answered with a 500
             _log.exception(
                 "request_crashed", "Request ended by an unexpected error", method=scope["method"], path=scope["path"]
             )
@@ -91,7 +91,7 @@ class RequestLog:
 
 
 class RequestGuard:
-    """Refuses strangers and excess before anything is parsed."""
+    """Refuses foreign hosts, foreign origins and oversized requests before anything is parsed."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How our application is served over HTTP, wherever it listens: nothing but plain requests, and no logs but ours."""
+"""Configuration of uvicorn for every listener: plain requests only, and no logs but Kelpie's."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from kelpie.server.edge.http_protocol import BoundedProtocol
 
 
 def http_config(app: ASGIApp, **own: Any) -> uvicorn.Config:
-    """What all listeners have in common, with the `own` options of one."""
+    """Options common to all listeners, with the `own` options of one."""
     return uvicorn.Config(
         app,
         http=BoundedProtocol,

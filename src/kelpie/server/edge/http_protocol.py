@@ -1,7 +1,7 @@
-"""HTTP as it is spoken with us: uvicorn's protocol, with bounds that hold before a request is known.
+"""uvicorn's HTTP protocol with bounds that hold before a request is known.
 
-Whoever connects could otherwise send a head without an end, or hold thousands of connections, and nobody above would
-ever be asked about it. What belongs to a whole request is judged by `guard.py`.
+A client could otherwise send a head without an end, or hold thousands of connections, and no middleware would ever be
+asked about it. Whole requests are judged by `guard.py`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Dependencies that need nothing but the request, called by us instead of being solved by FastAPI.
+"""Dependencies that need nothing but the request, called by Kelpie instead of being solved by FastAPI.
 
 FastAPI looks for path, query, header and cookie parameters of every dependency on every request, which for those that
-have none costs more than the dependency itself. The schema is made from what FastAPI knows and stays as it is; what
-is there for the schema alone (`schema_only`) is not called at all.
+have none costs more than the dependency itself. The schema is made from what FastAPI knows and stays as it is; a
+dependency that only serves the schema (`schema_only`) is not called at all.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ def schema_only(dependency: F) -> F:
 
 
 def lean(dependant: Dependant) -> Dependant:
-    """What FastAPI still has to solve; `call` fills in the rest, after the parameters were found to be valid."""
+    """The dependencies that FastAPI still has to solve; `call` fills in the rest after the parameters are validated."""
     called = [each for each in dependant.dependencies if not getattr(each.call, _SCHEMA_ONLY, False)]
     direct = [each for each in called if _needs_request_only(each)]
     solved = [lean(each) for each in called if not _needs_request_only(each)]

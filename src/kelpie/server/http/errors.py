@@ -1,4 +1,4 @@
-"""Where the error tree of `core/errors.py` meets HTTP, and the only place that does.
+"""Translation of the error tree of `core/errors.py` into HTTP, and the only place that does it.
 
 Every refusal has one of four bodies, as Letta's clients know them: `{"detail": text}`, `{"detail": {...}}` while calls
 wait for an answer, `{"error": {...}}` for failures of a model provider, and `{"trace_id", "detail", "examples"?}` for a
@@ -41,7 +41,7 @@ from kelpie.server.http.json_answer import JsonAnswer
 
 UNKNOWN = "An unknown error occurred"
 INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
-ERRORS_MAX = 50  # that one answer tells
+ERRORS_MAX = 50  # in one answer
 
 _log = logs.get("server")
 
@@ -50,8 +50,8 @@ class Unprocessable(CallerError):
     """The parts of the request contradict each other."""
 
 
-class Halfway(KelpieError):
-    """What failed after a part of it was done, such as a turn with history: sending it again could do it twice."""
+class PartialFailure(KelpieError):
+    """Error after a part of the request was done, such as a turn with history: sending it again could do it twice."""
 
     def __init__(self, cause: KelpieError) -> None:
         super().__init__(str(cause))
@@ -106,8 +106,8 @@ class Refusal:
 
 
 def refusal(error: KelpieError) -> Refusal:
-    """How an error is told, by status and words. Bugs of ours keep their words to the log."""
-    if isinstance(error, Halfway):
+    """The status and text of an error. Internal errors keep their text to the log."""
+    if isinstance(error, PartialFailure):
         told = refusal(error.cause)
         return replace(told, headers={**told.headers, **_NOT_AGAIN})
     if isinstance(error, ModelError):
@@ -122,12 +122,12 @@ def refusal(error: KelpieError) -> Refusal:
 
 
 def answer(error: KelpieError) -> JsonAnswer:
-    """The HTTP answer for an error of ours."""
+    """The HTTP answer for a Kelpie error."""
     told = refusal(error)
     if isinstance(error, PendingApproval):
         pending = {"code": "PENDING_APPROVAL", "message": told.message, "pending_request_id": error.request_id}
         return JsonAnswer({"detail": pending}, told.status, told.headers)
-    if isinstance(error.cause if isinstance(error, Halfway) else error, ModelError):
+    if isinstance(error.cause if isinstance(error, PartialFailure) else error, ModelError):
         body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
         if told.hint:
             body["hint"] = told.hint
@@ -137,7 +137,7 @@ def answer(error: KelpieError) -> JsonAnswer:
 
 
 def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
-    """The same error inside a stream, whose status has long been sent."""
+    """The same error inside a stream, whose status has already been sent."""
     told = refusal(error)
     frame: dict[str, Any] = {
         "message_type": "error_message",
@@ -154,7 +154,7 @@ def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
 
 def invalid_request(errors: Sequence[Any]) -> JsonAnswer:
     """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
-    shown = [_shown(error) for error in errors[:ERRORS_MAX]]
+    shown = [_error_shape(error) for error in errors[:ERRORS_MAX]]
     body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
     examples = [example for error in shown if (example := _example_id(error))]
     if examples:
@@ -165,7 +165,7 @@ def invalid_request(errors: Sequence[Any]) -> JsonAnswer:
 
 
 def register(app: FastAPI) -> None:
-    """Hangs the handlers into the app. What is in none of them ends as a 500 in `guard.Trace`."""
+    """Registers the exception handlers. An error that has none ends as a 500 in `guard.RequestLog`."""
     app.add_exception_handler(KelpieError, _on_kelpie_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
 
@@ -197,8 +197,8 @@ def _retry_after(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
-def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
-    """One validation error without its documentation link and without an echo of megabytes."""
+def _error_shape(error: Mapping[str, Any]) -> dict[str, Any]:
+    """One validation error without its documentation link and without megabytes of input."""
     shown = {key: value for key, value in error.items() if key != "url"}
     if "input" in shown and len(text := repr(shown["input"])) > INPUT_CHARS_MAX:
         shown["input"] = text[:INPUT_CHARS_MAX] + "…"

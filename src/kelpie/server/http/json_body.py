@@ -1,7 +1,7 @@
 """Request bodies as JSON: parsed by orjson, bounded in depth, without NUL characters.
 
-A body nested deeper than we can write back, or with text no database can hold, must be refused at the door and not
-when someone reads it. Bad JSON becomes a 422 like any other invalid body.
+A body nested deeper than Kelpie can write back, or with text no database can hold, must be refused on arrival and not
+when it is read. Bad JSON becomes a 422 like any other invalid body.
 """
 
 from collections.abc import Callable, Coroutine
@@ -20,7 +20,7 @@ DEPTH_MAX = 64
 
 
 class JsonRequest(Request):
-    """A request whose `json()` is ours. Raises JSONDecodeError for anything that is not an acceptable document."""
+    """A request with Kelpie's own `json()`. Raises JSONDecodeError for anything that is not an acceptable document."""
 
     async def json(self) -> Any:
         document = parse(await self.body())

@@ -62,7 +62,7 @@ else:
 
 
 def cut(items: Sequence[Item], page: Page) -> list[Item]:
-    """The page of a list that is already at hand, oldest first. A cursor that is not in it is ignored."""
+    """The page of a list in memory, oldest first. A cursor that is not in it is ignored."""
     ordered = list(reversed(items)) if page.descending else list(items)
     places = {item.id: place for place, item in enumerate(ordered)}
     first = places[page.after] + 1 if page.after in places else 0
@@ -72,7 +72,7 @@ def cut(items: Sequence[Item], page: Page) -> list[Item]:
 
 
 def message_cursor(text: str | None) -> MessageId | None:
-    """The message that a cursor names. Raises NotFound for a text that cannot be one."""
+    """The message that a cursor names. Raises NotFound for an invalid id."""
     try:
         return None if text is None else MessageId.parse(text)
     except InvalidId:

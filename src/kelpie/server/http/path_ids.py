@@ -1,4 +1,4 @@
-"""Ids in paths. A wrong one is a 422 that names the parameter and shows an example; run ids are the exception (400)."""
+"""Ids in paths. An invalid one is a 422 that names the parameter and shows an example; for run ids it is a 400."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,8 +28,8 @@ from kelpie.core.ids import (
 _UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
-class _Checked:
-    """Tells pydantic how one kind of id is validated and made."""
+class _IdValidator:
+    """Pydantic annotation that validates and makes one kind of id."""
 
     def __init__(self, kind: type[Id]) -> None:
         self._kind = kind
@@ -40,7 +40,7 @@ class _Checked:
 
 
 def _path(kind: type[Id], name: str) -> Any:
-    return Annotated[kind, _Checked(kind), Path(description=f"The id of the {name}: `{kind.prefix}-<uuid4>`.")]
+    return Annotated[kind, _IdValidator(kind), Path(description=f"The id of the {name}: `{kind.prefix}-<uuid4>`.")]
 
 
 if TYPE_CHECKING:

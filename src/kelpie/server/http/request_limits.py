@@ -1,5 +1,6 @@
-"""How much one request may name: links, tags, and parts of texts to look for. What is more is a 422 with the field's
-name, before anything is looked up: a database bounds its statements too, and tells of it as a failure."""
+"""Limits on the links, tags and search texts that one request may name. More is a 422 with the field's name, before
+anything is looked up: a database bounds its statements too, and reports that as a failure.
+"""
 
 from typing import Annotated
 

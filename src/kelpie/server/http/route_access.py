@@ -1,7 +1,7 @@
-"""How far a pass reaches, by method and path: what a scope allows, and what a credential for some agents may touch.
+"""Route authorization by method and path: what a scope allows, and what a credential for some agents may touch.
 
-Whoever is confined to some agents is refused everything that is not named here: a new route is closed to them until
-somebody decides that it is theirs.
+A credential for some agents is refused every route that is not listed here: a new route is closed to it until a
+developer decides otherwise.
 """
 
 from collections.abc import Sequence
@@ -24,25 +24,25 @@ _ADMIN = (
     "/v1/kelpie/models/remove",
     "/v1/kelpie/policy",
 )
-# What only reads although it is sent: searches, streams of what there is already, previews.
+# Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 
 _HOLDS = frozenset({"kelpie_permissions", "kelpie_limits", "kelpie_budget"})  # fields of an agent
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
-# Under /v1/agents/{agent_id}: what is about messages, and what shows the agent and its messages together.
+# Under /v1/agents/{agent_id}: routes about messages, and routes that show the agent and its messages together.
 _OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
 _SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
-# What the code of a tool may ask of any agent, and which parts of its own agent it may change.
+# Requests that the code of a tool may make to any agent, and the parts of its own agent that it may change.
 _SENDING = frozenset({("messages",), ("messages", "stream"), ("messages", "async")})
 _REMEMBERED = frozenset({"core-memory", "archival-memory", "working-memory"})
 _HANGING = frozenset({"attach", "detach"})
 
 
 def check(given: Authorization, method: str, path: str) -> None:
-    """Raises Forbidden when the pass does not reach this."""
+    """Raises Forbidden when the authorization does not cover this request."""
     if given.operator:
         return
     if given.grants is not None:
@@ -52,10 +52,10 @@ def check(given: Authorization, method: str, path: str) -> None:
 
 
 def check_passport(passport: Passport, method: str, path: str) -> None:
-    """Raises Forbidden when the code of a tool has no business there.
+    """Raises Forbidden when the code of a tool may not make this request.
 
-    It may read its own agent, change what the agent remembers, run the agent's tools, and send messages to any agent of
-    the organisation. It may not change what the agent is or may do.
+    It may read its own agent, change the agent's memory, run the agent's tools, and send messages to any agent of the
+    organization. It may not change what the agent is or may do.
     """
     parts = [part for part in path.split("/") if part]
     if parts[:2] != ["v1", "agents"] or len(parts) < 3:
@@ -73,8 +73,10 @@ def check_passport(passport: Passport, method: str, path: str) -> None:
     raise Forbidden("Tool code may change the memory of its agent, but nothing else about the agent.")
 
 
-def reached_by(method: str, path: str) -> Capability | None:
-    """What the code of a tool needs for a request that its passport allows; None where its own call is enough."""
+def required_capability(method: str, path: str) -> Capability | None:
+    """The capability that the code of a tool needs for a request that its passport allows; None where its own call is
+    enough.
+    """
     rest = [part for part in path.split("/") if part][3:]
     if method == "POST" and tuple(rest) in _SENDING:
         return Capability.messaging
@@ -83,7 +85,7 @@ def reached_by(method: str, path: str) -> Capability | None:
 
 
 def only_writes(method: str, path: str) -> bool:
-    """Whether what the code of a tool asks for is a write that waits for nobody: neither an agent nor another tool."""
+    """True if the request of a tool's code is a write that waits for no agent and no other tool."""
     rest = tuple(part for part in path.split("/") if part)[3:]
     reads = method in _READING or (method == "POST" and _only_reads(path.rstrip("/")))
     runs_a_tool = len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run")
@@ -91,12 +93,11 @@ def only_writes(method: str, path: str) -> bool:
 
 
 def check_body(given: Authorization | None, document: Any) -> None:
-    """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation, or lets
-    an agent do or spend more.
+    """Raises HTTPException when a credential for some agents brings in something of the whole organization, or lets an
+    agent do or spend more.
 
-    To give an agent a block or an archive is to read it, so that is not theirs to do; and what runs for an agent with
-    such a credential must not loosen what the agent is held to. FastAPI reads bodies itself and lets no other kind of
-    error through.
+    To give an agent a block or an archive is to read it, so such a credential may not; nor may it loosen the limits of
+    an agent. FastAPI reads bodies itself and lets no other kind of error through.
     """
     if given is None or given.grants is None or not isinstance(document, dict):
         return
@@ -122,7 +123,7 @@ def scope_for(method: str, path: str) -> Scope:
 
 
 def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
-    """What must be granted for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
+    """The access that is required for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
     parts = [part for part in rest if part]
     if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
         return None

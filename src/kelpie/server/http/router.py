@@ -1,4 +1,4 @@
-"""How every resource's router is made: under /v1, with our way of reading bodies and the check of who asks."""
+"""Construction of every resource's router: under /v1, with Kelpie's reading of bodies and the check of the caller."""
 
 from fastapi import APIRouter, Depends
 

@@ -1,4 +1,6 @@
-"""Which clients get the answers of the 1.x SDKs: no relations unless asked for, and null after attaching a tool."""
+"""Detection of clients that expect the answers of the 1.x SDKs: no relations unless asked for, and null after attaching
+a tool.
+"""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +13,7 @@ _SDK_V1 = re.compile(r"(@letta-ai/)?letta-client/1\.")
 
 
 def is_v1(headers: Headers) -> bool:
-    """Whether a client expects the answers of SDK 1.x. One that does not say who it is counts as such."""
+    """True if a client expects the answers of SDK 1.x. A client that does not name itself counts as one."""
     if "x-stainless-package-version" in headers:
         return True
     agent = headers.get("user-agent")

@@ -1,4 +1,6 @@
-"""How a search was made, and why not as asked, as headers: for answers that are a bare list in Letta."""
+"""The mode of a search, and the reason if it is not the requested one, as headers: for answers that are a bare list in
+Letta.
+"""
 
 from kelpie.core.search_hits import SearchMode
 
@@ -6,14 +8,16 @@ MODE_HEADER = "X-Kelpie-Search-Mode"
 NOTE_HEADER = "X-Kelpie-Search-Note"
 
 
-def how_shape(mode: SearchMode, lacking: str | None, lost: int = 0) -> dict[str, str]:
-    """`lacking` is why it was not made as asked, `lost` how many more would have been found that are damaged."""
+def mode_headers(mode: SearchMode, lacking: str | None, lost: int = 0) -> dict[str, str]:
+    """The mode as headers. `lacking` is the reason for another mode than requested, `lost` the number of damaged
+    results left out.
+    """
     notes = search_notes(mode, lacking, lost)
     return {MODE_HEADER: mode, **({NOTE_HEADER: _plain(" ".join(notes))} if notes else {})}
 
 
 def search_notes(mode: SearchMode, lacking: str | None, lost: int) -> list[str]:
-    """What is to be told about a search, in sentences."""
+    """Notes about a search, as sentences."""
     notes: list[str] = []
     if lacking is not None:
         how = "Full-text results only" if mode == "fts" else "Some results are from full-text search only"
@@ -24,5 +28,5 @@ def search_notes(mode: SearchMode, lacking: str | None, lost: int) -> list[str]:
 
 
 def _plain(note: str) -> str:
-    """A header is one line of ASCII."""
+    """A text as one line of ASCII, for a header."""
     return " ".join(note.encode("ascii", "replace").decode().split())

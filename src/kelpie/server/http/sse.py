@@ -1,7 +1,7 @@
-"""Server-sent events: our own ASGI response, without a task per frame.
+"""Server-sent events: Kelpie's own ASGI response, without a task per frame.
 
-A client that goes away or stops reading ends its own response and nothing else: what produces the frames is only
-ever iterated, never awaited for by the turn. Frames are never named except errors, because the SDKs ignore others.
+A client that disconnects or stops reading ends its own response and nothing else: the source of the frames is only ever
+iterated, and the turn never waits for it. Frames are never named except errors, because the SDKs ignore others.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class EventStream(Response):
         self._greets = greets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop, line, stream = asyncio.get_running_loop(), _Line(send), Interruption()
+        loop, line, stream = asyncio.get_running_loop(), _ClientConnection(send), Interruption()
         watchers = [loop.create_task(_until_gone(receive))]
         watchers[0].add_done_callback(stream.interrupt)
 
@@ -74,7 +74,7 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.wait(watchers)
 
-    async def _pump(self, line: "_Line") -> None:
+    async def _pump(self, line: "_ClientConnection") -> None:
         try:
             await line.put({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if self._ping and self._greets:
@@ -87,8 +87,8 @@ class EventStream(Response):
             if close:
                 await close()
 
-    async def _watch(self, line: "_Line") -> None:
-        """Keeps a quiet line alive; returns when the client leaves a frame unread for too long."""
+    async def _watch(self, line: "_ClientConnection") -> None:
+        """Keeps a quiet connection alive; returns when the client leaves a frame unread for too long."""
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
@@ -110,8 +110,8 @@ class EventStream(Response):
                     return
 
 
-class _Line:
-    """The way to one client, one message at a time; knows since when it is quiet or stuck."""
+class _ClientConnection:
+    """The connection to one client, one message at a time; knows since when it is quiet or stuck."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -19,7 +19,7 @@ def date(at: Micros) -> str:
 
 
 def moment(field: str, given: datetime | None, zone: tzinfo = UTC) -> Micros | None:
-    """A time that was sent; one without a time zone is in `zone`. Raises InvalidInput for a year that cannot be."""
+    """Parses a time; one without a time zone is in `zone`. Raises InvalidInput for an invalid year."""
     if given is None:
         return None
     if given.year not in _YEARS:

@@ -1,4 +1,6 @@
-"""The header that names the user a request acts for. `server/auth.py` reads it; here it is only told to the schema."""
+"""The header that names the user a request acts for. `server/edge/authentication.py` reads it; this module only adds it
+to the schema.
+"""
 
 from typing import Annotated
 

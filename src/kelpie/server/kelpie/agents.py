@@ -1,4 +1,4 @@
-"""The care of agents: mending histories that something other than a turn has left broken."""
+"""Maintenance of agents: repair of message histories that something other than a turn has damaged."""
 
 from pydantic import BaseModel, Field
 
@@ -15,7 +15,7 @@ PAGE = 100
 
 
 class RepairBody(BaseModel):
-    """Which agent is meant."""
+    """The agent to repair."""
 
     agent_id: str | None = Field(None, description="The agent to repair. Defaults to all agents.")
 

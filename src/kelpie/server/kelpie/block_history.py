@@ -1,4 +1,4 @@
-"""The history of memory blocks: who changed them when and how, what changed between versions, and the way back."""
+"""The history of memory blocks: authors, times and changes of versions, differences between them, and rollback."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ VersionPath = Annotated[int, Path(ge=1, le=_MAX, description="The version number
 
 
 class Rollback(BaseModel):
-    """Which version is to come back."""
+    """The version to restore."""
 
     model_config = ConfigDict(extra="forbid")
 

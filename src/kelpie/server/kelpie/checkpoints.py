@@ -1,4 +1,6 @@
-"""Checkpoints over HTTP: an agent's whole memory as one document, and back. The document goes through as it is."""
+"""Checkpoints over HTTP: an agent's whole memory as one document, saved and restored. The document is passed on
+unchanged.
+"""
 
 from dataclasses import asdict
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The state of what is stored, for whoever runs the server."""
+"""The check of the stored data, for the operator."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""What an agent has learnt from its conversations: facts as they are now or were then, and what they are about."""
+"""Facts that an agent has extracted from its conversations, as they are now or were at a time, and their entities."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ At = Annotated[datetime | None, Query(description="Return only facts that are tr
 
 
 class SearchFacts(BaseModel):
-    """A search by words, by meaning, or by both; `at` asks for what was true then."""
+    """A search by words, by meaning, or by both; `at` asks for the facts that were true at that time."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -107,7 +107,7 @@ def fact_shape(found: FoundFact) -> dict[str, Any]:
 
 
 def _relevance(found: FoundFact) -> dict[str, Any] | None:
-    """Its places in the rankings; null for a fact that is shown because it has replaced one that was found."""
+    """Its ranks; null for a fact that is shown because it has replaced one that was found."""
     hit = found.hit
     if hit is None:
         return None

@@ -1,4 +1,4 @@
-"""API keys: made, listed and revoked by whoever has the scope `admin`. The key itself is in one answer only."""
+"""API keys: created, listed and revoked by a caller with the scope `admin`. The key itself is in one answer only."""
 
 from datetime import datetime
 from typing import Annotated, Any

@@ -1,4 +1,6 @@
-"""What the server says of its providers and models: what is offered, what is hidden and why, and what to set up."""
+"""The server's report on its providers and models: the ones on offer, the hidden ones with the reason, and what to set
+up.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -15,7 +17,7 @@ class _Hidden(Protocol):
 
 
 class _Report(Protocol):
-    """One provider; the provider's own types stay on their side of the house."""
+    """One provider; the types of package `llm` stay out of the server."""
 
     @property
     def provider(self) -> str: ...
@@ -30,7 +32,7 @@ class _Report(Protocol):
 
 
 def report_shape(reports: Sequence[_Report], absent: Mapping[str, str]) -> dict[str, Any]:
-    """Providers with their models; those that are not set up, with what to set."""
+    """Providers with their models; those that are not configured, with the settings to set."""
     return {
         "providers": [_provider(report) for report in reports],
         "absent": [{"name": name, "remedy": remedy} for name, remedy in absent.items()],

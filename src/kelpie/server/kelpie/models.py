@@ -1,4 +1,4 @@
-"""The care of models: which providers answer, which models are hidden and why, and fetching and removing local ones."""
+"""Maintenance of models: which providers answer, which models are hidden and why; pull and removal of local ones."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -21,7 +21,7 @@ _PING = sse.frame({"message_type": "ping"})
 
 
 class ModelBody(BaseModel):
-    """Which model is meant."""
+    """The model to check, pull or remove."""
 
     handle: str = Field(max_length=1000, description="The model's handle, `provider/model`.")
 

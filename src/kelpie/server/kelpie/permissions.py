@@ -1,4 +1,4 @@
-"""What an agent may use, what it may take, and what it has called; what an organisation permits all of its agents."""
+"""Permissions, limits and tool calls of an agent, and the tool policy of an organization."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.agents.permission_body import LimitsBody, PermitsBody, limits_shape, permits_shape
-from kelpie.tools.registry.permissions import Registered
+from kelpie.tools.registry.permissions import RegisteredTool
 
 router = resource("/agents", "permissions (Kelpie)")
 registry = resource("/kelpie", "permissions (Kelpie)")
@@ -33,7 +33,7 @@ ToolName = Annotated[str | None, Query(max_length=256, description="Return only 
 
 
 class PolicyBody(BaseModel):
-    """What an organisation permits all of its agents; what is left out is not bounded."""
+    """The tool policy for all agents of an organization; an omitted field sets no limit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -139,7 +139,7 @@ def _policy(policy: Policy, server: Policy) -> dict[str, Any]:
     }
 
 
-def _registered(each: Registered) -> dict[str, Any]:
+def _registered(each: RegisteredTool) -> dict[str, Any]:
     tool, subject, refusal = each.tool, each.subject, each.refusal
     return {
         "id": tool.id,

@@ -1,4 +1,4 @@
-"""How the sandbox does: whether code of tools can run, how much runs and waits, and what the pool of cells did."""
+"""Status of the sandbox: if tool code can run, how much runs and waits, and what the pool of cells did."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What an agent has spent, in all and of its budget."""
+"""Spending of an agent, in total and of its budget."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def retrieve(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
 
 
 def _spent(spent: SpentAmount) -> dict[str, Any]:
-    """The dollars are of the calls whose price is known; how many others there are stands beside them."""
+    """The dollars are of the calls whose price is known; the number of the others stands beside them."""
     return {
         "usd": spent.micros / MICROS_PER_DOLLAR,
         "tokens": spent.tokens,

@@ -1,4 +1,4 @@
-"""An agent's working memory over HTTP: values under keys, each with a version and, if it was asked for, an end."""
+"""An agent's working memory over HTTP: values under keys, each with a version and, on request, an expiry."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -45,7 +45,7 @@ Cursor = Annotated[str | None, Query(max_length=1000, description="Return only e
 
 
 class PutEntry(BaseModel):
-    """An entry as it is to be."""
+    """The new content of an entry."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,7 +55,7 @@ class PutEntry(BaseModel):
 
 
 class PatchEntry(BaseModel):
-    """One change of the value, by what it is when the change is made; or only a new end."""
+    """One change of the value, based on its current content; or only a new expiry."""
 
     model_config = ConfigDict(extra="forbid")
 

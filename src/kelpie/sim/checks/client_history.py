@@ -1,4 +1,4 @@
-"""What the clients of a run observed: who said what to whom, and what came of it."""
+"""Observations of the clients of a run: every message, its sender and agent, and its outcome."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from kelpie.sim.loop.loop import SimLoop
 
 
 class Fate(StrEnum):
-    """What the sender of a message knows about it."""
+    """The outcome of a message as its sender knows it."""
 
     acknowledged = "acknowledged"  # the answer came, with a stop reason that is no failure
     failed = "failed"  # the server said that it failed
@@ -30,12 +30,12 @@ class ClientMessage:
 
 
 class History:
-    """The record of a run; scenarios write it, checkers read it."""
+    """The record of a run; scenarios write it, checks read it."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.said: list[ClientMessage] = []
         self.operations: list[Operation] = []
-        self.removed: set[str] = set()  # agents and conversations that somebody has asked to delete
+        self.removed: set[str] = set()  # agents and conversations that a client has asked to delete
         self._loop = loop
         self._tokens = 0
 
@@ -50,7 +50,7 @@ class History:
         self.said.append(said)
         return said
 
-    def heard(
+    def answered(
         self, said: ClientMessage, fate: Fate, stop_reason: str | None = None, answers: tuple[str, ...] = ()
     ) -> None:
         """Ends a message that was answered in some way."""
@@ -63,6 +63,6 @@ class History:
         return (said for said in self.said if said.fate is fate)
 
     def operation(self, key: str, kind: str, value: object, called_s: float, result: object = UNKNOWN) -> None:
-        """Records an operation for the linearizability checker; without a result its outcome is unknown."""
+        """Records an operation for the linearizability check; without a result its outcome is unknown."""
         returned_s = None if result is UNKNOWN else self._loop.time()
         self.operations.append(Operation(key, kind, value, result, called_s, returned_s))

@@ -1,6 +1,6 @@
-"""The invariants: what must hold on the disk, and between the disk and what clients saw, whatever went wrong.
+"""The invariants: properties of the disk, and of the disk against what clients saw, that hold whatever went wrong.
 
-A checker looks past every adapter at the committed rows with SQL of its own, so that a bug in the storage room cannot
+A check reads the committed rows with SQL of its own, past every adapter, so that a bug in the storage package cannot
 hide itself. Each raises Broken with the name of the invariant and what was seen.
 """
 
@@ -12,11 +12,11 @@ from kelpie.core.conversations.runs import UNFINISHED, RunStatus, StopReason, st
 from kelpie.sim.checks.client_history import Fate, History
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.disk import Disk
-from kelpie.sim.ports.model_provider import Seen
+from kelpie.sim.ports.model_provider import SeenRequest
 
 
 def acknowledged_once(disk: Disk, history: History) -> None:
-    """No acknowledged message is lost, and no message at all is there twice."""
+    """No acknowledged message is lost, and no message at all is stored twice."""
     rows: dict[str, list[str]] = defaultdict(list)
     for agent_id, content in disk.query("SELECT agent_id, content FROM messages WHERE role = 'user'"):
         rows[agent_id].append(content)
@@ -29,7 +29,7 @@ def acknowledged_once(disk: Disk, history: History) -> None:
 
 
 def answers_belong(disk: Disk, history: History) -> None:
-    """What a client was told answers its own message, and is what the history has."""
+    """The answer that a client got belongs to its own message, and is in the history."""
     kept = defaultdict(list[str])
     for agent_id, content in disk.query(
         "SELECT agent_id, content || tool_calls FROM messages WHERE role = 'assistant'"
@@ -44,7 +44,7 @@ def answers_belong(disk: Disk, history: History) -> None:
 
 
 def one_result_per_call(disk: Disk, _history: History) -> None:
-    """Every tool call has exactly one result, unless it waits for somebody's word, and every result a call."""
+    """Every tool call has exactly one result, unless it waits for an approval, and every result has a call."""
     calls: Counter[tuple[str, str]] = Counter()
     results: Counter[tuple[str, str]] = Counter()
     for agent_id, made, returned in disk.query("SELECT agent_id, tool_calls, tool_returns FROM messages ORDER BY seq"):
@@ -60,7 +60,7 @@ def one_result_per_call(disk: Disk, _history: History) -> None:
 
 
 def _waiting(disk: Disk) -> set[tuple[str, str]]:
-    """The calls that rightly wait: they are the last that their conversation has, and their run ended for them."""
+    """The calls that rightly wait: they are the last of their conversation, and their run ended for them."""
     found: set[tuple[str, str]] = set()
     for agent_id, lane, message_id, made, reason in disk.query(
         "SELECT a.agent_id, a.conversation_id, a.message_id, m.tool_calls, r.stop_reason FROM approvals a "
@@ -121,7 +121,7 @@ def histories_are_whole(disk: Disk, _history: History) -> None:
 
 
 def context_is_whole(disk: Disk, _history: History) -> None:
-    """What the model would see next exists, and belongs to the agent."""
+    """The messages that the model would see next exist, and belong to the agent."""
     for agent_id, message_id in disk.query(
         "SELECT c.agent_id, c.message_id FROM context c "
         "LEFT JOIN messages m ON m.id = c.message_id AND m.agent_id = c.agent_id WHERE m.id IS NULL"
@@ -141,7 +141,7 @@ def runs_ended(disk: Disk, _history: History) -> None:
 
 
 class Fence:
-    """Looks after every commit that no agent's epoch or version goes back. One per run."""
+    """Checks after every commit that no agent's epoch or version goes back. One per run."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, int]] = {}
@@ -154,7 +154,7 @@ class Fence:
             self._last[agent_id] = (epoch, version)
 
 
-def no_leaks(seen: Iterable[Seen], secrets: Mapping[str, str], owner_of: Mapping[str, str]) -> None:
+def no_leaks(seen: Iterable[SeenRequest], secrets: Mapping[str, str], owner_of: Mapping[str, str]) -> None:
     """No agent sees another's memory: a prompt that holds a mark of one agent holds no secret of another.
 
     `owner_of` maps a mark that is only in an agent's own prompt to the agent, `secrets` an agent to its secret.

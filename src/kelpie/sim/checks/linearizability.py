@@ -1,7 +1,8 @@
-"""Is there one order of the operations that explains what every client saw? The search of Wing and Gong, per key.
+"""Linearizability check: finds one order of the operations that explains what every client saw, with the search of Wing
+and Gong, per key.
 
-An operation takes effect at one moment between its call and its return. One whose outcome nobody knows may take effect
-at any moment after its call, or never. Visited (done, state) pairs are remembered, after Lowe, or it would not end.
+An operation takes effect at one moment between its call and its return. One whose outcome is unknown may take effect at
+any moment after its call, or never. Visited (done, state) pairs are remembered, after Lowe, or it would not end.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ UNKNOWN = _Unknown()
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one client did and saw. `returned_s` is None, and `result` UNKNOWN, when the outcome never came."""
+    """One operation of a client and its result. `returned_s` is None, and `result` UNKNOWN, when no answer came."""
 
     key: str
     kind: str
@@ -36,16 +37,16 @@ class Operation:
 
 
 class Model(Protocol):
-    """What the operations should do to one key. States are hashable and never changed in place."""
+    """The expected effect of operations on one key. States are hashable and never changed in place."""
 
     initial: Hashable
 
     def fitted(self, operations: Sequence[Operation]) -> "Model":
-        """This model, knowing what will be seen; it may refuse at once what no later result allows."""
+        """This model, knowing the results to come; it may refuse at once what no later result allows."""
         ...
 
     def step(self, state: Any, operation: Operation) -> tuple[bool, Hashable]:
-        """Whether the operation could have had its result in this state, and the state after it."""
+        """True if the operation could have had its result in this state, and the state after it."""
         ...
 
 
@@ -73,7 +74,7 @@ class Register:
 class Log:
     """`append` of a value, and `read` of everything so far as a tuple.
 
-    A log only grows, so at every moment it is a beginning of what the longest read saw, or goes on from there.
+    A log only grows, so at every moment it is a prefix of what the longest read saw, or extends it.
     """
 
     initial: Hashable = ()
@@ -105,7 +106,7 @@ def check(history: Iterable[Operation], model: Model) -> None:
 
 
 def linearizable(operations: Sequence[Operation], model: Model) -> bool:
-    """Whether some order explains the history of one key. Raises OutOfBounds when the search grows too large."""
+    """True if some order explains the history of one key. Raises OutOfBounds when the search grows too large."""
     model = model.fitted(operations)
     known = sum(1 << index for index, each in enumerate(operations) if each.returned_s is not None)
     visited: set[tuple[int, Hashable]] = set()
@@ -127,7 +128,7 @@ def linearizable(operations: Sequence[Operation], model: Model) -> bool:
 
 
 def _next(operations: Sequence[Operation], done: int) -> list[int]:
-    """Those that may come next: called before every one that is not done had returned.
+    """The operations that may come next: called before every one that is not done had returned.
 
     The likely first ones are last, where the search takes them from: the earliest return, and an unknown outcome only
     when nothing else explains what was seen.

@@ -1,5 +1,6 @@
-"""Rows that refer to what is not there, for every table there is: found by foreign keys, and by names such as
-`agent_id` where there is none. What tells of the past (which run wrote a message) may outlive what it names."""
+"""Dangling references, for every table: found by foreign keys, and by names such as `agent_id` where there is none. A
+column about the past (which run wrote a message) may outlive the row it names.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,7 +49,7 @@ _BY_KIND = {
 
 
 def dangling(query: Callable[[str], list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
-    """What refers to nothing, by table and column; `query` runs a statement on the database."""
+    """Dangling references by table and column; `query` runs a statement on the database."""
     return {where: found for where, statement in _statements() if (found := query(statement))}
 
 

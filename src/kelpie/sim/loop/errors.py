@@ -1,7 +1,7 @@
-"""What can go wrong with a simulation itself, as opposed to what goes wrong inside it.
+"""Errors of the simulation itself, as opposed to errors inside it.
 
 SimError
-├── Deadlock          nothing is ready and no timer is set while somebody still waits
+├── Deadlock          nothing is ready and no timer is set while a task still waits
 ├── OutOfBounds       the run used more callbacks or more virtual time than it was given
 ├── TapeDiverged      a tape was replayed against code that took another way
 ├── NotSimulated      something of the real world was asked for: a socket, a thread, another event loop

@@ -18,7 +18,7 @@ from kelpie.sim.loop.node import Node, current_node
 from kelpie.sim.loop.offline import OfflineLoop
 from kelpie.sim.loop.schedules import Policy, draw
 from kelpie.sim.loop.tape import Tape, Trace
-from kelpie.sim.loop.tasks import SimFuture, SimHandle, SimTask, SimTimer, coroutine_name, whereabouts
+from kelpie.sim.loop.tasks import SimFuture, SimHandle, SimTask, SimTimer, coroutine_name, position_of
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _SWEEP_EVERY = 512
 
 
 class SimLoop(OfflineLoop):
-    """Runs everything of a simulation. `policy` defaults to one drawn from the seed."""
+    """The event loop of a simulation. `policy` defaults to one drawn from the seed."""
 
     # Of BaseEventLoop, and private; tests/sim/test_canary.py notices when Python changes them.
     _check_closed: Callable[[], None]
@@ -58,28 +58,30 @@ class SimLoop(OfflineLoop):
         self._timers: list[tuple[float, int, SimTimer]] = []
         self._cancelled_timers = 0
         self._tasks: dict[int, SimTask[Any]] = {}
-        self._graveyard: list[object] = []  # what dead nodes left behind; letting go of it would run their `finally`
+        self._dead_handles: list[object] = []  # what dead nodes left behind; letting go of it would run their `finally`
         self._generator_nodes: dict[int, Node | None] = {}
         self._fatal: SimError | None = None
         self._picks_max = picks_max
         self._virtual_s_max = virtual_s_max
         self._stall_at = 0
         self._stall: Callable[[], tuple[float, int]] | None = None
-        self.set_exception_handler(lambda _, context: self.forgotten(str(context["message"]), context.get("exception")))
+        self.set_exception_handler(
+            lambda _, context: self.report_unhandled(str(context["message"]), context.get("exception"))
+        )
 
-    # What the rest of the simulation uses
+    # --- used by the rest of the simulation ---
 
     def rng(self, name: str) -> random.Random:
-        """A stream of randomness of its own, so that drawing from one never moves another."""
+        """A separate stream of random numbers, so that drawing from one never moves another."""
         return random.Random(f"{self.seed}/{name}")
 
     def note(self, text: str) -> None:
-        """Puts something worth reading on the trace, which ends with the run."""
+        """Adds a note to the trace, which ends with the run."""
         if not self.is_closed():
             self.trace.note(self._now, text)
 
-    def forgotten(self, what: str, error: BaseException | None) -> None:
-        """Reports an error that nobody handled; what the dead complain about when they are disposed of is no news."""
+    def report_unhandled(self, what: str, error: BaseException | None) -> None:
+        """Reports an unhandled error; errors of dead nodes during their disposal are ignored."""
         if self.is_closed():
             return
         self.unhandled.append(f"{what}: {type(error).__name__}: {error}" if error else what)
@@ -95,19 +97,21 @@ class SimLoop(OfflineLoop):
         """Ends the run with this error before the next callback; the first one counts."""
         self._fatal = self._fatal or error
 
-    def bury(self) -> None:
-        """Lets go of everything the run held. Only for a closed loop."""
-        self._graveyard.clear()
+    def release(self) -> None:
+        """Releases everything the run held. Only for a closed loop."""
+        self._dead_handles.clear()
         self._tasks.clear()
         self._runnable.clear()
         self._timers.clear()
 
     def stalls(self, stall: Callable[[], tuple[float, int]] | None) -> None:
-        """Registers what starves the processor: asked for seconds to lose and the picks until it is asked again."""
+        """Registers the function that starves the processor: it returns the seconds to lose and the picks until its
+        next call.
+        """
         self._stall = stall
         self._stall_at = self.picks + 1 if stall else 0
 
-    # asyncio: time, callbacks, tasks
+    # --- asyncio: time, callbacks, tasks ---
 
     def time(self) -> float:
         return self._now
@@ -159,7 +163,7 @@ class SimLoop(OfflineLoop):
             self._tasks = {seq: task for seq, task in self._tasks.items() if not task.done()}
         return task
 
-    # The heart
+    # --- the loop itself ---
 
     def _run_once(self) -> None:
         if self._fatal is not None:
@@ -171,7 +175,7 @@ class SimLoop(OfflineLoop):
                 return
             self._jump()
         handle = self._runnable.pop(self._choose())
-        if handle._cancelled or self._buried(handle):
+        if handle._cancelled or self._is_dead(handle):
             return
         self.picks += 1
         self._now += CALLBACK_COST_S
@@ -206,10 +210,10 @@ class SimLoop(OfflineLoop):
             self._runnable.append(timer)
 
     def _jump(self) -> None:
-        """Moves the clock to the next timer of the living."""
+        """Moves the clock to the next timer of a live node."""
         while self._timers:
             when, _, timer = self._timers[0]
-            if timer._cancelled or self._buried(timer):
+            if timer._cancelled or self._is_dead(timer):
                 heapq.heappop(self._timers)
                 self._cancelled_timers -= timer._cancelled
                 continue
@@ -220,11 +224,11 @@ class SimLoop(OfflineLoop):
             return
         raise Deadlock(self._waiting())
 
-    def _buried(self, handle: SimHandle | SimTimer) -> bool:
+    def _is_dead(self, handle: SimHandle | SimTimer) -> bool:
         node = handle._context.get(current_node)
         if node is None or node.alive:
             return False
-        self._graveyard.append(handle)
+        self._dead_handles.append(handle)
         return True
 
     def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
@@ -233,17 +237,17 @@ class SimLoop(OfflineLoop):
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
         node = self._generator_nodes.pop(id(agen), None)
         if self.is_closed() or (node is not None and not node.alive):
-            self._graveyard.append(agen)
+            self._dead_handles.append(agen)
         else:
             self.call_soon(self.create_task, agen.aclose(), context=node.context() if node else None)
 
     def _waiting(self) -> str:
-        waiting = [whereabouts(task) for task in self.held() if task.node is None or task.node.alive]
+        waiting = [position_of(task) for task in self.held() if task.node is None or task.node.alive]
         return f"{len(waiting)} tasks wait: " + "; ".join(waiting[:20])
 
 
 def running() -> SimLoop:
-    """The loop of the simulation we are in. Raises NotSimulated on any other loop, uvloop above all."""
+    """The loop of the current simulation. Raises NotSimulated on any other loop, uvloop above all."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, SimLoop):
         raise NotSimulated(f"a simulated adapter works on a SimLoop only, and this is a {type(loop).__module__} loop")

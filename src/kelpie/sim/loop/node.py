@@ -1,7 +1,7 @@
 """A simulated machine: the context its callbacks carry, and the power cut that ends them all.
 
-A crash is not a cancellation. The callbacks of a dead node are skipped by the loop, so no `finally` runs and nothing is
-told to anybody; what the node had not committed is gone. A restart is a new Node on the same disk.
+A crash is not a cancellation. The callbacks of a dead node are skipped by the loop, so no `finally` runs and no other
+part is notified; uncommitted work of the node is lost. A restart is a new Node on the same disk.
 """
 
 import asyncio
@@ -23,26 +23,26 @@ class Node:
         return f"{self.name}.{self.incarnation}"
 
     def context(self) -> Context:
-        """A fresh context in which everything that is started belongs to this node."""
+        """A fresh context; everything started in it belongs to this node."""
         context = Context()
         context.run(current_node.set, self)
         return context
 
-    def at_death(self, tell: Callable[[], None]) -> None:
-        """Registers what the rest of the world does when this node dies, such as resetting its connections."""
-        self._at_death.append(tell)
+    def at_death(self, call: Callable[[], None]) -> None:
+        """Registers a function to call when this node dies, such as one that resets its connections."""
+        self._at_death.append(call)
 
     def crash(self) -> None:
         """Cuts the power. Every callback of this node is skipped from now on."""
         if not self.alive:
             return
         self.alive = False
-        told, self._at_death = self._at_death, []
-        outside().run(self._tell, told)
+        callbacks, self._at_death = self._at_death, []
+        outside().run(self._run_at_death, callbacks)
 
-    def _tell(self, told: list[Callable[[], None]]) -> None:
-        for tell in told:
-            tell()
+    def _run_at_death(self, callbacks: list[Callable[[], None]]) -> None:
+        for call in callbacks:
+            call()
         self.died.set()
 
 
@@ -50,5 +50,5 @@ current_node: ContextVar[Node | None] = ContextVar("kelpie_sim_node", default=No
 
 
 def outside() -> Context:
-    """A fresh context that belongs to no node: the network, other people's servers, clients."""
+    """A fresh context that belongs to no node: the network, external servers, clients."""
     return Context()

@@ -1,10 +1,10 @@
 """The part of an event loop that reaches outside, refused: no sockets, no threads, no processes.
 
-What product code needs of these it takes from the World; a library that tries behind its back is found out here.
+Product code takes these from the World; a library that bypasses it fails here.
 """
 
 import asyncio
-import threading  # noqa: TID251 - only to notice that somebody else started one
+import threading  # noqa: TID251 - only to notice that a library started one
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any, NoReturn, TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class OfflineLoop(asyncio.BaseEventLoop):
-    """A loop of one thread that runs what is meant for a thread pool by itself."""
+    """A loop of one thread that itself runs work meant for a thread pool."""
 
     _thread_id: int | None  # of BaseEventLoop; the canary test notices when Python changes it
 
@@ -27,14 +27,14 @@ class OfflineLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Runs func now, and tells its result a moment later, as a thread would."""
+        """Runs func now, and sets its result a moment later, as a thread would."""
         future: asyncio.Future[T] = self.create_future()
         try:
             result = func(*args)
-        except Exception as error:  # noqa: BLE001 - goes to whoever awaits
-            self.call_soon(_tell, future, future.set_exception, error)
+        except Exception as error:  # noqa: BLE001 - goes to the awaiting caller
+            self.call_soon(_set_result, future, future.set_exception, error)
         else:
-            self.call_soon(_tell, future, future.set_result, result)
+            self.call_soon(_set_result, future, future.set_result, result)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
@@ -49,6 +49,6 @@ class OfflineLoop(asyncio.BaseEventLoop):
     add_signal_handler = remove_signal_handler = _refuse  # pyright: ignore[reportAssignmentType]
 
 
-def _tell(future: asyncio.Future[Any], settle: Callable[[Any], None], value: object) -> None:
+def _set_result(future: asyncio.Future[Any], settle: Callable[[Any], None], value: object) -> None:
     if not future.done():
         settle(value)

@@ -1,7 +1,7 @@
-"""Who runs next. No policy finds every bug, so the policy itself is drawn from the seed.
+"""Schedules: the choice of the next callback. No policy finds every bug, so the policy itself is drawn from the seed.
 
-A policy sees the labels of the ready callbacks, oldest first, and answers with an index. None may starve a callback
-for ever: the loop runs the oldest one itself once it was passed over too often.
+A policy sees the labels of the ready callbacks, oldest first, and answers with an index. None may starve a callback for
+ever: the loop runs the oldest one itself once it was passed over too often.
 """
 
 import random
@@ -31,7 +31,7 @@ class Fifo:
 
 
 class JitteredFifo:
-    """Mostly the order of a real loop, now and then somebody else near the front."""
+    """Mostly the order of a real loop, now and then another callback near the front."""
 
     def __init__(self, rng: random.Random, jitter: float) -> None:
         self.name = f"jitter({jitter})"
@@ -45,7 +45,7 @@ class JitteredFifo:
 
 
 class Uniform:
-    """Anybody, with equal chance."""
+    """Any callback, with equal chance."""
 
     name = "random"
 

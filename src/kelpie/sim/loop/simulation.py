@@ -1,7 +1,8 @@
 """One run: a loop, a main coroutine, an outcome, and a clean process afterwards.
 
-The cyclic collector is off during a run, because the moment at which it finalises something is not ours. What dead
-nodes left behind is closed only after the trace is finished, so nothing that their `finally` blocks do can be seen.
+The cyclic collector is off during a run, because the moment at which it finalises something is not under control.
+Leftovers of dead nodes are closed only after the trace is finished, so nothing that their `finally` blocks do can be
+seen.
 """
 
 import gc
@@ -25,7 +26,7 @@ _frozen = False
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """How a run ended: with a result, or with the error that the main coroutine or the loop raised."""
+    """Outcome of a run: a result, or the error that the main coroutine or the loop raised."""
 
     result: T | None
     error: BaseException | None
@@ -61,7 +62,7 @@ def simulate(main: Callable[[SimLoop], Coroutine[Any, Any, T]], loop: SimLoop | 
 
 
 def _freeze() -> None:
-    """Takes what the process already holds out of every later collection, which makes them quick."""
+    """Takes the existing objects of the process out of every later collection, which makes collections quick."""
     global _frozen
     if not _frozen:
         gc.collect()
@@ -70,7 +71,7 @@ def _freeze() -> None:
 
 
 def _dispose(loop: SimLoop) -> None:
-    """Ends what still waits, without letting anybody hear of it."""
+    """Ends the remaining tasks silently."""
     loop.close()
     hook, sys.unraisablehook = sys.unraisablehook, _hush
     try:
@@ -78,7 +79,7 @@ def _dispose(loop: SimLoop) -> None:
             warnings.simplefilter("ignore")
             for task in loop.held():
                 _close(task.get_coro())
-            loop.bury()
+            loop.release()
             gc.collect()
     finally:
         sys.unraisablehook = hook

@@ -1,4 +1,4 @@
-"""What happened: the tape of picks, which replays a run, and the trace, whose hash says whether two runs are the same.
+"""Record of a run: the tape of picks, which replays a run, and the trace, whose hash shows if two runs are the same.
 
 A trace holds only what is the same in every process: labels, virtual times, sequence numbers. Never an address, never
 `hash()`.
@@ -59,7 +59,7 @@ class Tape:
 
 
 class Replay:
-    """A policy that plays a tape. A loose one goes on in FIFO order where the tape does not fit, for shrinking."""
+    """A policy that replays a tape. A loose one goes on in FIFO order where the tape does not fit, for shrinking."""
 
     name = "replay"
 
@@ -92,13 +92,13 @@ class Trace:
         self.notes: deque[str] = deque(maxlen=NOTES_MAX)
 
     def ran(self, label: str, now: float) -> None:
-        """A callback was run."""
+        """Records that a callback was run."""
         self.events += 1
         self._hash.update(label.encode())
         self._hash.update(_TIME.pack(now))
 
     def note(self, now: float, text: str) -> None:
-        """Something worth reading happened: a fault, a commit, a packet."""
+        """Records an event worth reading: a fault, a commit, a packet."""
         self.events += 1
         line = f"{now:.6f} {text}"
         self._hash.update(line.encode())

@@ -84,7 +84,7 @@ class SimTimer(asyncio.TimerHandle):
 
 
 def label_of(callback: Callable[..., object]) -> str:
-    """What the trace calls a callback: the name of its task, or of its function."""
+    """The label of a callback in the trace: the name of its task, or of its function."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, SimTask):
         return cast("SimTask[Any]", owner).label
@@ -95,8 +95,8 @@ def label_of(callback: Callable[..., object]) -> str:
     return name
 
 
-def whereabouts(task: asyncio.Task[Any]) -> str:
-    """Where a pending task stands, for a person to read."""
+def position_of(task: asyncio.Task[Any]) -> str:
+    """The position of a pending task, for a person to read."""
     coro: Any = task.get_coro()
     place = "not started"
     for _ in range(100):

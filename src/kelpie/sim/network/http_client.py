@@ -1,7 +1,7 @@
-"""Clients of the simulated server: plain requests and streams over a connection that can be slow, cut, or left behind.
+"""Clients of the simulated server: plain requests and streams over a connection that can be slow, cut, or abandoned.
 
-httpx's ASGITransport collects the whole body before anyone sees it, which hides streams and dropped clients; this one
-passes every chunk through a bounded window. A client that meets a fault raises, as a real one would.
+httpx's ASGITransport collects the whole body before its caller sees it, which hides streams and dropped clients; this
+one passes every chunk through a bounded window. A client that meets a fault raises, as a real one would.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ CHUNK_BYTES = 64 * 1024
 TIMEOUT_S = 300.0
 
 
-class Refused(ConnectionLost):
-    """Nobody listens: the node is down. Nothing of the request was seen."""
+class ServerDown(ConnectionLost):
+    """No server listens: the node is down. It has seen nothing of the request."""
 
 
-class Vanished(ConnectionLost):
-    """The client itself went away, because a fault told it to."""
+class ClientDisconnected(ConnectionLost):
+    """The client itself disconnected, because of a fault."""
 
 
-class TimedOut(ConnectionLost):
-    """The client did not want to wait any longer."""
+class ClientTimeout(ConnectionLost):
+    """The client's timeout expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Event:
 
 
 class SimClient:
-    """One client. `server` tells which server listens at the moment, None while the node is down."""
+    """One client. `server` returns the server that listens at the moment, None while the node is down."""
 
     def __init__(self, name: str, server: Callable[[], Server | None], faults: Faults) -> None:
         self.name = name
@@ -76,22 +76,22 @@ class SimClient:
                 body = b"".join([chunk async for chunk in stream.chunks()])
                 return Response(stream.status, stream.headers, body)
         except TimeoutError:
-            raise TimedOut(f"No answer to {method} {path} within {timeout_s} s.") from None
+            raise ClientTimeout(f"No answer to {method} {path} within {timeout_s} s.") from None
 
     @asynccontextmanager
     async def stream(
         self, method: str, path: str, json: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator["Stream", None]:
-        """Sends a request and gives its answer as a stream; leaving the block drops the connection."""
+        """Sends a request and yields its answer as a stream; leaving the block drops the connection."""
         server = self._server()
         if server is None or not server.node.alive:
-            raise Refused("Connection refused: the node is down.")
+            raise ServerDown("Connection refused: the node is down.")
         body = b"" if json is None else json_format.dumps(json).encode()
         connection = server.accept(self.name)
         try:
             await self._send(connection, _head(self.name, method, path, body, headers), body)
             if self._faults.fires(Fault.vanishing_client, "client.request", path):
-                raise Vanished(f"The client left after sending {method} {path}.")
+                raise ClientDisconnected(f"The client left after sending {method} {path}.")
             head = await connection.down.receive()
             if not isinstance(head, ResponseHead):
                 raise ConnectionLost("The server closed the connection without an answer.")
@@ -126,7 +126,7 @@ class Stream:
                 return
             yield packet
             if self._faults.fires(Fault.vanishing_client, "client.stream"):
-                raise Vanished("The client left in the middle of the answer.")
+                raise ClientDisconnected("The client left in the middle of the answer.")
 
     async def events(self) -> AsyncIterator[Event]:
         """The server-sent events. Comments are skipped; an event that was cut off is not an event."""

@@ -1,7 +1,7 @@
 """The node's listening socket: runs the ASGI application on simulated connections as uvicorn would run it on real ones.
 
 One task per request, in the node's context. `send` waits while the client does not read; after a disconnect it does
-nothing and `receive` says `http.disconnect`, which is all an application is ever told about a client that has gone.
+nothing and `receive` returns `http.disconnect`, which is all that an application learns about a client that has gone.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -35,7 +35,7 @@ class ResponseHead:
 
 
 class Server:
-    """Where clients reach one node."""
+    """The listening socket of one node."""
 
     def __init__(self, network: Network, node: Node, app: App, place: str = PLACE) -> None:
         self._network = network
@@ -75,7 +75,7 @@ class _Cycle:
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - uvicorn logs it and lives on; here it is part of the report
-            self._loop.forgotten(f"{head.method} {head.target}", error)
+            self._loop.report_unhandled(f"{head.method} {head.target}", error)
         if not self._started and not self._gone:
             await self._send({"type": "http.response.start", "status": 500, "headers": []})
             await self._send({"type": "http.response.body", "body": b"Internal Server Error"})

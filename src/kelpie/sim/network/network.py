@@ -2,7 +2,8 @@
 
 Two connections never promise each other an order; within one direction of one connection packets never overtake. A lost
 packet resets its connection, as TCP ends up doing; a partition holds packets back until it heals. Both ends have a
-bounded window, so a slow reader holds up its sender. Packets in flight belong to nobody and survive the sender's death.
+bounded window, so a slow reader holds up its sender. Packets in flight belong to no node and survive the sender's
+death.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Hangup(End):
-    """The sender has left altogether: what it sent before is still read, what is sent to it is lost."""
+    """The sender has disconnected: what it sent before is still read, what is sent to it is lost."""
 
     clean: bool = False
 
@@ -50,7 +51,7 @@ class Network:
         faults.at_quiet(self.heal)
 
     def connect(self, node: Node, link: str, place: str) -> "Connection":
-        """A connection between a node and somebody outside; it is reset when the node dies."""
+        """A connection between a node and a peer outside; it is reset when the node dies."""
         self._count += 1
         connection = Connection(self, self._count, node, link, place)
         if node not in self._connections:
@@ -63,7 +64,7 @@ class Network:
         self._connections.get(connection.node, {}).pop(connection.number, None)
 
     def partition(self, link: str, seconds: float) -> None:
-        """Nothing passes this link until so many seconds from now."""
+        """Stops all packets of this link for the given number of seconds."""
         self._heals_at[link] = max(self._heals_at.get(link, 0.0), self.loop.time() + seconds)
 
     def heal(self) -> None:
@@ -81,7 +82,7 @@ class Network:
         self._held.append(pipe)
 
     def arrived(self, pipe: "Pipe") -> None:
-        """Told that a packet arrived: what it overtook may go on now, or after a few more."""
+        """Called when a packet arrived: the packets it overtook may go on now, or after a few more."""
         held, self._held = self._held, []
         for other in held:
             if other is pipe:
@@ -111,14 +112,14 @@ class Connection:
         self.down = Pipe(self)
 
     def leave(self) -> None:
-        """The client goes away. The server notices once everything sent before has arrived."""
+        """Disconnects the client. The server notices once everything sent before has arrived."""
         if self.down.finished:
             self.network.forget(self)
         else:
             self.up.append(Hangup(), self.network.latency_s())
 
     def reset(self) -> None:
-        """Ends both directions at once; whoever waits on either gets ConnectionLost."""
+        """Ends both directions at once; a waiting reader or sender gets ConnectionLost."""
         self.network.forget(self)
         self.up.reset()
         self.down.reset()
@@ -196,7 +197,7 @@ class Pipe:
         self._wake()
 
     def end_here(self) -> None:
-        """Tells the receiver, who is on our own side, that nothing more will come."""
+        """Ends the receiver, which is on the same side: nothing more will come."""
         self._unread.append(End())
         self._wake()
 

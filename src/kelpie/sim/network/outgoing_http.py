@@ -19,7 +19,7 @@ _CUT = "peer closed connection without sending complete message body (incomplete
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request as its server gets it."""
+    """A request as the external server gets it."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class _Head:
 
 
 class OutgoingResponse:
-    """What a handler answers with: a head, then bytes. Returning from the handler ends it."""
+    """The answer of a handler: a head, then bytes. Returning from the handler ends it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -47,7 +47,7 @@ class OutgoingResponse:
         await self._connection.down.send(data)
 
     def cut(self) -> None:
-        """Makes the end of the handler an end in the middle."""
+        """Makes the end of the handler an end in the middle of the body."""
         self._clean = False
 
     def finish(self) -> None:
@@ -100,7 +100,7 @@ async def _serve(connection: Connection, handler: Handler) -> None:
 
 
 async def _left(connection: Connection) -> None:
-    """Returns when the client has gone away."""
+    """Returns when the client has disconnected."""
     try:
         await connection.up.receive()
     except ConnectionLost:
@@ -108,7 +108,7 @@ async def _left(connection: Connection) -> None:
 
 
 class SimHttp:
-    """One node's way to the internet."""
+    """One node's access to the simulated internet."""
 
     def __init__(self, internet: Internet, node: Node) -> None:
         self._internet = internet

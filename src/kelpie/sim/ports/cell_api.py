@@ -1,7 +1,7 @@
-"""The door of a simulated cell to our API: code inside connects to it, and the node that holds the cell answers.
+"""The API socket of a simulated cell: code inside connects to it, and the node that holds the cell answers.
 
-What answers is the gate of a real cell and behind it the real application. Once the door is shut nobody gets through,
-and who was talking is cut off, as with a socket.
+Behind it are the passport check of a real cell and the real application. Once the socket is closed no connection is
+accepted, and open ones are cut off, as with a real socket.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,25 +19,25 @@ PLACE = "cells.door"  # a cell's own loopback, on which nothing is lost or late
 
 
 class SimCellApi:
-    """The listener of one cell; it is shut until somebody answers it."""
+    """The listener of one cell; it accepts nothing until a server answers it."""
 
     def __init__(self, network: Network, node: Node, name: str) -> None:
         self._network = network
         self._node = node
         self._name = name
-        self._server: _Answering | None = None
+        self._server: _CellApiServer | None = None
         self.shut_s: float | None = None  # when its last answer was over
 
     def client(self, faults: Faults) -> SimClient:
-        """For the code inside."""
+        """The client for the code inside."""
         return SimClient(self._name, lambda: self._server, faults)
 
     def answer(self, app: App) -> None:
-        """Lets this application answer who connects."""
-        self._server = _Answering(self._network, self._node, app, PLACE)
+        """Lets this application answer connections."""
+        self._server = _CellApiServer(self._network, self._node, app, PLACE)
 
     def close(self) -> None:
-        """Nobody gets in any more, and who was in is cut off."""
+        """Refuses new connections and cuts off open ones."""
         server, self._server = self._server, None
         if server is not None:
             server.cut()
@@ -46,8 +46,8 @@ class SimCellApi:
         self.shut_s = self._network.loop.time()
 
 
-class _Answering(Server):
-    """A server that knows whom it talks to."""
+class _CellApiServer(Server):
+    """A server that knows its connections."""
 
     def __init__(self, network: Network, node: Node, app: App, place: str) -> None:
         super().__init__(network, node, app, place)
@@ -62,7 +62,7 @@ class _Answering(Server):
             connection.reset()
 
 
-class _Serving:
+class _CellListener:
     def __init__(self, door: SimCellApi, api: CellApi) -> None:
         self._door = door
         self._api = api
@@ -74,11 +74,11 @@ class _Serving:
 
 
 def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[ServedListener]]:
-    """What serves our API to simulated cells, in place of `CellServer.serve`."""
+    """Serves Kelpie's API to simulated cells, in place of `CellServer.serve`."""
 
     async def serve(listener: Listener, passport: str) -> ServedListener:
         assert isinstance(listener, SimCellApi)
         listener.answer(api := CellApi(app, passport))  # pyright: ignore[reportArgumentType]
-        return _Serving(listener, api)
+        return _CellListener(listener, api)
 
     return serve

@@ -1,8 +1,8 @@
-"""The `Cells` port in the simulation: no process is started; what would run in a cell is a function of the scenario.
+"""The `Cells` port in the simulation: no process is started; the program of a cell is a function of the scenario.
 
 Cells take time to start and to die, die while they wait, are refused by an exhausted machine, and break under their
-code: before or after its effect, or in the middle of what it asks of our API. The function stands for the code of a
-tool; the server sees only what it leaves, and what it asks for at the door of its cell.
+code: before or after its effect, or in the middle of a request to Kelpie's API. The function stands for the code of a
+tool; the server sees only its output, and its requests on the API socket of the cell.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _CALLING = "cells.calling"
 
 
 class CellBroke(Exception):
-    """The code runs no further; how it ended is what the cell leaves."""
+    """The code stops here; the cell reports the ending."""
 
     def __init__(self, left: OrderOutput) -> None:
         super().__init__("the cell broke")
@@ -41,8 +41,8 @@ class CellBroke(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """What code finds in its cell."""
+class CellEnvironment:
+    """The environment of code in a cell."""
 
     cells: "SimCells"
     request: Mapping[str, Any]
@@ -58,35 +58,35 @@ class Inside:
 
     @property
     def http(self) -> Http:
-        """The world outside, as far as a scenario lets code reach it."""
+        """The network outside, as far as a scenario lets code reach it."""
         return self.cells.http
 
     async def ask(self, method: str, path: str, body: Any = None, *, passport: str | None = None) -> Response:
-        """Asks our API, with the passport of this cell or another one. Raises ConnectionLost."""
+        """Sends a request to Kelpie's API, with the passport of this cell or another one. Raises ConnectionLost."""
         headers = {"authorization": f"Bearer {passport or self.env.get('LETTA_API_KEY', '')}"}
         asking = self.door.client(self.cells.faults).request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
         faults = self.cells.faults
         if faults.fires(Fault.process_crash, _CALLING):
-            raise CellBroke(await self._struck(asking, _broken(b"killed while it asked")))
+            raise CellBroke(await self._break_during(asking, _broken(b"killed while it asked")))
         if faults.fires(Fault.out_of_memory, _CALLING):
-            raise CellBroke(await self._struck(asking, _OUT_OF_MEMORY))
+            raise CellBroke(await self._break_during(asking, _OUT_OF_MEMORY))
         if faults.fires(Fault.process_timeout, _CALLING):
-            await self._struck(asking, _OUT_OF_MEMORY)
+            await self._break_during(asking, _OUT_OF_MEMORY)
             await asyncio.sleep(FOR_EVER_S)
         return await asking
 
-    async def told(self) -> None:
-        """The code knows what came of a request, and the call has no result yet: here the power may be cut."""
+    async def after_answer(self) -> None:
+        """The code has the answer to a request, and the call has no result yet: here the power may be cut."""
         if self.cells.faults.fires(Fault.crash_after_write, "cells.told"):
             self.cells.node.crash()
-            await asyncio.sleep(0)  # of which nobody comes back
+            await asyncio.sleep(0)  # does not return
 
     def detach(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begins something that goes on behind the result, for as long as the cell is there."""
+        """Starts work that goes on after the result, for as long as the cell lives."""
         self.left_behind.append(asyncio.create_task(_quietly(work)))
 
-    async def _struck(self, asking: Awaitable[Response], left: OrderOutput) -> OrderOutput:
-        """Lets the request go on for a moment, in which much or nothing may come of it."""
+    async def _break_during(self, asking: Awaitable[Response], left: OrderOutput) -> OrderOutput:
+        """Lets the request go on for a moment, in which it may have its effect or not."""
         task = asyncio.ensure_future(asking)
         await asyncio.wait((task,), timeout=self.cells.rng.uniform(*STRUCK_S))
         task.cancel()
@@ -94,20 +94,20 @@ class Inside:
         return left
 
 
-Code = Callable[[Inside], Awaitable[Any]]
+Code = Callable[[CellEnvironment], Awaitable[Any]]
 
 
-async def no_code(inside: Inside) -> Any:
-    """What runs where a scenario names nothing: it gives its arguments back."""
+async def no_code(inside: CellEnvironment) -> Any:
+    """The default program of a cell: it returns its arguments."""
     return dict(inside.arguments)
 
 
 class SimCell:
-    """One cell. What it did is on `output`, as with a real one."""
+    """One cell. Its output is on `output`, as with a real one."""
 
     def __init__(self, cells: "SimCells", door: SimCellApi, mounts: tuple[Mount, ...]) -> None:
         self._mounts = mounts
-        self.sockets: CellSockets | None = CellSockets(api=door, egress=_Shut())
+        self.sockets: CellSockets | None = CellSockets(api=door, egress=_ClosedSocket())
         self._door = door
         self._cells = cells
         self._left = OrderOutput(code=None, result=None, stdout=b"", stderr=b"")
@@ -120,13 +120,13 @@ class SimCell:
         return not self._dead and not self._given
 
     async def run(self, order: Order) -> None:
-        """Does what its code does, unless it breaks on the way."""
+        """Runs its code, unless it breaks on the way."""
         self._given = True
         faults = self._cells.faults
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        inside = Inside(
+        inside = CellEnvironment(
             self._cells,
             json.loads(order.request),
             order.env,
@@ -191,13 +191,13 @@ class SimCells:
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """What goes on behind a result breaks off without a word."""
+    """Work that goes on after a result ends without an error."""
     with suppress(CellBroke, ConnectionLost):
         await work
 
 
-class _Shut:
-    """A door that leads nowhere."""
+class _ClosedSocket:
+    """A closed API socket."""
 
     def close(self) -> None:
         return

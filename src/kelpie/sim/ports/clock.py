@@ -1,4 +1,4 @@
-"""The wall clock of a simulated node: virtual time, plus whatever is wrong with it."""
+"""The wall clock of a simulated node: virtual time, plus its errors."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ START: Micros = 1_767_225_600 * MICROS_PER_SECOND  # 2026-01-01 UTC
 class SimClock:
     """`Clock` on virtual time. Skew is there from boot on; a jump comes in between and stays.
 
-    `ahead_s` is by how much time has gone on for all clocks while nobody did anything.
+    `ahead_s` is the time that has passed for all clocks while nothing ran.
     """
 
     def __init__(self, loop: SimLoop, faults: Faults, ahead_s: Callable[[], float] = lambda: 0.0) -> None:

@@ -1,8 +1,8 @@
 """The `Database` port in the simulation: the production's group commit on a Disk, called inline at simulated moments.
 
-A transaction waits until the flush that takes it, the group is run and committed there and then, and its callers are
-told a moment later. A power cut before the commit loses the group; one between the commit and the telling keeps it,
-while nobody knows. All timers belong to the node, so its death ends them.
+A transaction waits until the flush that takes it, the group is run and committed there and then, and its callers get
+the result a moment later. A power cut before the commit loses the group; one between the commit and the results keeps
+it, while no caller knows. All timers belong to the node, so its death ends them.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class _Waiting:
 
 
 class SimDatabase:
-    """One node's door to a disk."""
+    """One node's connection to a disk."""
 
     def __init__(self, disk: Disk, faults: Faults, node: Node, *, waiting_max: int = WAITING_MAX) -> None:
         self._loop = running()
@@ -125,7 +125,7 @@ class SimDatabase:
         except PowerCut:
             self._cut()
             return
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits
+        except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             outcome = JobFailure(error)
         finally:
             raw.execute("PRAGMA query_only=OFF")
@@ -155,7 +155,7 @@ class SimDatabase:
 
 
 class _Points:
-    """Where the commit group can be made to fail."""
+    """Places where the commit group can be made to fail."""
 
     def __init__(self, disk: Disk, faults: Faults, loop: SimLoop) -> None:
         self._disk = disk
@@ -205,7 +205,7 @@ class _Points:
             raise PowerCut
 
     def _crash_in_statement(self) -> None:
-        """SQLAlchemy answers a BaseException by closing the connection, which is our disk; so it is raised later."""
+        """SQLAlchemy answers a BaseException by closing the connection, which is the disk; so it is raised later."""
         self._cut = self._cut or self._faults.fires(Fault.crash_during_transaction, "database.statement")
         if self._cut:
             raise sqlite_error("the power failed", sqlite3.SQLITE_IOERR)

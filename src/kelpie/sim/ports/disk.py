@@ -1,7 +1,7 @@
-"""What survives a power cut: the committed state of a database, a real SQLite in memory.
+"""The disk of a machine, which survives a power cut: the committed state of a database, a real SQLite in memory.
 
 Making the schema, and warming up a new engine, cost more than a whole run: a disk is made from the image of another
-one, on a connection that an earlier disk has given back.
+one, on a connection that an earlier disk has returned.
 """
 
 import sqlite3  # noqa: TID251 - for the image of a disk, which no adapter knows
@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from kelpie.sim.ports.packages import Shelf
+from kelpie.sim.ports.packages import PackageDisk
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.group_commit import FaultPoints, Point, driver_connection, watch_statements
 
@@ -20,7 +20,7 @@ Watcher = Callable[["Disk"], None]
 
 
 class _Statements:
-    """Passes the statements of a connection to whoever uses it at the moment."""
+    """Passes the statements of a connection to its current user."""
 
     user: FaultPoints | None = None
 
@@ -50,7 +50,7 @@ class Disk:
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
-        self.shelf = Shelf()
+        self.shelf = PackageDisk()
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()
@@ -62,11 +62,11 @@ class Disk:
             _opened(image).backup(self._raw)
 
     def image(self) -> bytes:
-        """Everything that is committed."""
+        """The whole committed state."""
         return self._raw.serialize()
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Looks at the committed state from outside, past every adapter and fault; for checkers."""
+        """Reads the committed state from outside, past every adapter and fault; for checks."""
         return self._raw.execute(sql, parameters).fetchall()
 
     @contextmanager
@@ -79,17 +79,17 @@ class Disk:
             self._statements.user = None
 
     def watch(self, watcher: Watcher) -> None:
-        """Registers a checker that looks at the disk after every commit."""
+        """Registers a check that reads the disk after every commit."""
         self._watchers.append(watcher)
 
     def committed(self) -> None:
-        """Told by the adapter that a group is durable."""
+        """Called by the adapter when a group is durable."""
         self.commits += 1
         for watcher in self._watchers:
             watcher(self)
 
     def close(self) -> None:
-        """Gives the connection back; the disk must not be used any more."""
+        """Returns the connection; the disk must not be used any more."""
         self.connection.rollback()
         _given_back.append((self.connection, self._statements))
 

@@ -1,7 +1,7 @@
-"""The `Embedder` port in the simulation: texts that share words are near, which is all the meaning a checker needs.
+"""The `Embedder` port in the simulation: texts that share words are near, which is all the similarity a check needs.
 
-A vector is a pure function of the text, so a checker can say what is stored; the time it takes, and the ways in which a
-model fails, are the run's.
+A vector is a pure function of the text, so a check can compute what is stored; the delay, and the failures of a model,
+are drawn from the run.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A model provider on the simulated internet: OpenAI's chat completions with a scripted mind, and its embeddings.
+"""A model provider on the simulated internet: OpenAI's chat completions with a scripted model, and its embeddings.
 
-What it says is `brain.decide`; this file is the wire, and the ways in which providers fail: silence, 429 with and
-without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that stops in
-the middle.
+`scripted_model.decide` decides the answers; this module is the wire, and the ways in which providers fail: silence, 429
+with and without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that
+stops in the middle.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _SSE = {"content-type": "text/event-stream; charset=utf-8"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A request that reached the model, for checkers: what was in the prompt when."""
+class SeenRequest:
+    """A request that reached the model, for checks: the prompt and its time."""
 
     at_s: float
     body: Mapping[str, Any]
@@ -49,7 +49,7 @@ class ScriptedLlm:
         mind: Callable[..., Decision] = decide,
         models: tuple[str, ...] = ("scripted",),
     ) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[SeenRequest] = []
         self._loop = loop
         self._faults = faults
         self._mind = mind
@@ -68,7 +68,7 @@ class ScriptedLlm:
             await _reply(answer, _error(f"no route {asked.method} {path}", "invalid_request_error"), status=404)
 
     async def _complete(self, body: dict[str, Any], answer: OutgoingResponse) -> None:
-        self.seen.append(Seen(self._loop.time(), body))
+        self.seen.append(SeenRequest(self._loop.time(), body))
         self._loop.note(f"llm asked with {len(body.get('messages', []))} messages")
         if self._faults.fires(Fault.llm_timeout, "llm.reply"):
             await asyncio.sleep(SILENCE_S)
@@ -177,7 +177,7 @@ class ScriptedLlm:
 
 
 def _going_on(decision: Decision, body: Mapping[str, Any]) -> Decision:
-    """The calls with a request for the next step, where the tool offers to make one: a script goes on to its end."""
+    """The calls with a request for the next step, where the tool offers one: a script goes on to its end."""
     asking = {
         tool["function"]["name"]
         for tool in body.get("tools") or ()

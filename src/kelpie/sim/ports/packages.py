@@ -1,5 +1,5 @@
-"""The `Packages` port in the simulation: sets of packages on a disk that outlives the node, and an installer that takes
-its time, is killed, finds nothing, or is cut off by a power cut in the middle.
+"""The `Packages` port in the simulation: sets of packages on a disk that outlives the node, and an installer that is
+slow, is killed, finds nothing, or is cut off by a power cut in the middle.
 
 A set is begun under another name and gets its own when it is whole, as on a real disk.
 """
@@ -20,8 +20,8 @@ SAID = "No matching distribution found"
 
 
 @dataclass(slots=True)
-class Shelf:
-    """What lies on the disk, and what installers have done: one for a run."""
+class PackageDisk:
+    """The package sets on the disk, and the record of installations: one for a run."""
 
     whole: set[str] = field(default_factory=set[str])
     unfinished: list[str] = field(default_factory=list[str])
@@ -32,7 +32,7 @@ class Shelf:
 class SimPackages:
     """For one life of a node."""
 
-    def __init__(self, faults: Faults, node: Node, shelf: Shelf) -> None:
+    def __init__(self, faults: Faults, node: Node, shelf: PackageDisk) -> None:
         self._loop = loop = running()
         self._faults = faults
         self._node = node
@@ -40,17 +40,17 @@ class SimPackages:
         self._rng = loop.rng(f"packages/{node}")
 
     def find(self, wanted: RequiredPackages) -> str | None:
-        name = place_of(wanted)
+        name = path_of(wanted)
         return name if name in self._shelf.whole else None
 
     async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
-        name, shelf = place_of(wanted), self._shelf
+        name, shelf = path_of(wanted), self._shelf
         shelf.begun.append(name)
         shelf.unfinished.append(name)
         await asyncio.sleep(self._rng.uniform(*INSTALL_S))
         if self._faults.fires(Fault.crash_before_write, PLACE):
             self._node.crash()
-            await asyncio.sleep(0)  # of which nobody comes back
+            await asyncio.sleep(0)  # does not return
         if self._faults.fires(Fault.process_crash, PLACE):
             shelf.unfinished.remove(name)
             shelf.failed.append((self._loop.time(), name))
@@ -66,6 +66,6 @@ class SimPackages:
         return True
 
 
-def place_of(wanted: RequiredPackages) -> str:
-    """Where a set lies."""
+def path_of(wanted: RequiredPackages) -> str:
+    """The path of a set."""
     return f"/packages/{'-'.join(wanted.lines)}"

@@ -1,9 +1,9 @@
-"""What the scripted model decides, as a pure function of the request: the same chat always gets the same reply.
+"""The decisions of the scripted model, as a pure function of the request: the same chat always gets the same reply.
 
 Scripts are written in the user's text. Each line `call NAME {json}` is one step, `&` joins calls of the same step,
 `remember WORDS` writes to core memory with whatever tool is offered; when the script is done, and for every other text,
-the answer echoes the token of the input, so that a checker can match answers to questions. Asked to sum something up,
-it tells every token that is in it.
+the answer echoes the token of the input, so that a check can match answers to questions. A summary repeats every token
+of the input.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ def decide(messages: Chat, tools: Sequence[str], tool_choice: Any = None) -> Dec
 
 
 def _facts(conversation: str) -> str:
-    """A fact for every token that a person has said."""
+    """A fact for every token in a user's message."""
     said = re.findall(r"^\[(\d+)\] \S+ user: (.*)", conversation, re.MULTILINE)
     facts = [
         {
@@ -74,7 +74,7 @@ def _facts(conversation: str) -> str:
 
 
 def sums_up(messages: Chat) -> bool:
-    """Whether a summary is asked for."""
+    """True if the request asks for a summary."""
     asked = _last_user(messages)
     return asked is not None and _SUMMING_UP.search(_text_of(messages[asked])) is not None
 
@@ -112,7 +112,7 @@ def _numbered(messages: Chat, group: Sequence[tuple[str, str]]) -> tuple[Call, .
 
 
 def _last_user(messages: Chat) -> int | None:
-    """Where somebody said something last; what the server itself put there, such as a heartbeat, does not count."""
+    """Position of the last user message; messages that the server added, such as a heartbeat, do not count."""
     places = range(len(messages) - 1, -1, -1)
     return next((i for i in places if messages[i].get("role") == "user" and not _is_event(messages[i])), None)
 

@@ -1,7 +1,7 @@
-"""Where a scenario plays: one machine that is booted, crashes, and is booted again on the same disk, and its clients.
+"""The machine of a scenario: it is booted, crashes, and is booted again on the same disk; and its clients.
 
 A supervisor restarts the machine as an operator's would. Everything the product touches comes from the World that its
-boot function is given; the stage itself belongs to no node and survives every crash.
+boot function is given; the `Machine` object itself belongs to no node and survives every crash.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ STOP_S_MAX = 120.0
 
 
 class RunningApp(Protocol):
-    """What a boot function gives back."""
+    """The result of a boot function."""
 
     @property
     def asgi(self) -> App: ...
 
     async def stop(self) -> None:
-        """Ends it in an orderly way."""
+        """Stops it in an orderly way."""
         ...
 
 
@@ -65,7 +65,7 @@ class Machine:
 
     @property
     def running(self) -> RunningApp | None:
-        """What the latest boot gave."""
+        """The result of the latest boot."""
         return self._app
 
     def client(self, name: str = "client") -> SimClient:
@@ -99,7 +99,7 @@ class Machine:
         return await self.up()
 
     async def stop(self) -> None:
-        """Ends the node in an orderly way. Raises Broken when that takes too long."""
+        """Stops the node in an orderly way. Raises Broken when that takes too long."""
         if self._supervisor is not None:
             self._supervisor.cancel()
         if self._app is None or self.node is None or not self.node.alive:

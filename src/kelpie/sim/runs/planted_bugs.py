@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, beside their right versions: the simulation must find the one and pass the other.
+"""Bugs planted on purpose, beside their correct versions: the simulation must find the one and pass the other.
 
 The application is a counter and a log behind two routes, small enough to be obviously right or obviously wrong.
 """
@@ -122,50 +122,50 @@ def _add(entry: str, tx: Tx) -> None:
     tx.execute(_APPEND, {"entry": entry})
 
 
-async def _count_together(stage: Machine) -> None:
+async def _count_together(machine: Machine) -> None:
     """Three clients count to nine, taking their time."""
     acknowledged: list[int] = []
 
     async def count(client: SimClient) -> None:
         for _ in range(3):
-            await asyncio.sleep(stage.rng.uniform(0.0, PAUSE_S))
+            await asyncio.sleep(machine.rng.uniform(0.0, PAUSE_S))
             acknowledged.append((await client.request("POST", "/count")).json())
 
-    await asyncio.gather(*(count(stage.client(f"client-{number}")) for number in range(3)))
-    stored = (await stage.client().request("GET", "/count")).json()
+    await asyncio.gather(*(count(machine.client(f"client-{number}")) for number in range(3)))
+    stored = (await machine.client().request("GET", "/count")).json()
     if stored != len(acknowledged) or len(set(acknowledged)) != len(acknowledged):
         raise Broken("no count is lost", f"{len(acknowledged)} were acknowledged, the counter says {stored}")
 
 
-async def _write_and_read(stage: Machine) -> None:
-    """Three clients append and read; what each saw goes into the history."""
+async def _write_and_read(machine: Machine) -> None:
+    """Three clients append and read; their results go into the history."""
 
     async def write(client: SimClient, number: int) -> None:
         for entry in (f"{number}-{turn}" for turn in range(3)):
-            await asyncio.sleep(stage.rng.uniform(0.0, PAUSE_S))
-            await _operate(stage, client, "append", entry)
-            await _operate(stage, client, "read", None)
+            await asyncio.sleep(machine.rng.uniform(0.0, PAUSE_S))
+            await _operate(machine, client, "append", entry)
+            await _operate(machine, client, "read", None)
 
-    await asyncio.gather(*(write(stage.client(f"client-{number}"), number) for number in range(3)))
+    await asyncio.gather(*(write(machine.client(f"client-{number}"), number) for number in range(3)))
 
 
-async def _operate(stage: Machine, client: SimClient, kind: str, value: str | None) -> None:
-    await stage.up()
-    called_s = stage.loop.time()
+async def _operate(machine: Machine, client: SimClient, kind: str, value: str | None) -> None:
+    await machine.up()
+    called_s = machine.loop.time()
     try:
         response = await client.request("POST" if kind == "append" else "GET", "/log", value)
     except ConnectionLost:
-        stage.history.operation("log", kind, value, called_s)
+        machine.history.operation("log", kind, value, called_s)
         return
     if response.status == 200:
-        stage.history.operation("log", kind, value, called_s, result=response.json())
+        machine.history.operation("log", kind, value, called_s, result=response.json())
     else:
-        stage.history.operation("log", kind, value, called_s)
+        machine.history.operation("log", kind, value, called_s)
 
 
-async def _read_again(stage: Machine) -> None:
-    await _operate(stage, stage.client(), "read", None)
-    check(stage.history.operations, Log())
+async def _read_again(machine: Machine) -> None:
+    await _operate(machine, machine.client(), "read", None)
+    check(machine.history.operations, Log())
 
 
 def counting(*, races: bool) -> Scenario:

@@ -32,7 +32,7 @@ Schema = Callable[[Tx], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is played. `settled` runs after the quiet period and shows that nothing is bricked."""
+    """Definition of a scenario. `settled` runs after the quiet period and shows that every agent still works."""
 
     name: str
     body: Part
@@ -60,7 +60,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How one run went. `broken` is None when every invariant held."""
+    """Report of one run. `broken` is None when every invariant held."""
 
     scenario: str
     seed: int
@@ -75,11 +75,11 @@ class Report:
     error: BaseException | None = None
 
     def fired(self, fault: Fault, place: str | None = None) -> int:
-        """How often the fault fired, at this place or anywhere."""
+        """The number of times the fault fired, at this place or anywhere."""
         return sum(each.fault is fault and place in (None, each.place) for each in self.firings)
 
     def text(self) -> str:
-        """What a person needs to go on: what broke, how to see it again, and what happened last."""
+        """The report for a person: what broke, how to reproduce it, and the last events."""
         last = "\n  ".join(self.notes[-25:])
         head = f"{self.scenario} seed {self.seed} ({self.policy}, {self.events} events, {self.trace_hash})"
         return f"{head}: {self.broken or 'held'}\n  {last}"
@@ -93,7 +93,7 @@ def run(
     strict: bool = True,
     disconnected: Iterable[Fault] = (),
 ) -> Report:
-    """Plays a scenario with a seed; with a tape, its picks are replayed instead of drawn."""
+    """Runs a scenario with a seed; with a tape, its picks are replayed instead of drawn."""
     image = _image(scenario.schema) if scenario.schema else None
     policy = Replay(tape, strict=strict) if tape is not None else None
     loop = SimLoop(seed, policy, picks_max=PICKS_MAX, virtual_s_max=VIRTUAL_S_MAX)
@@ -104,7 +104,7 @@ def run(
     async def main(loop: SimLoop) -> None:
         faults = Faults(loop, aims, disconnected=disconnected)
         gate.append(faults)
-        await _play(scenario, Machine(SimWorld(lambda _: faults, disk), scenario.boot, scenario.settings))
+        await _run_phases(scenario, Machine(SimWorld(lambda _: faults, disk), scenario.boot, scenario.settings))
 
     outcome = simulate(main, loop)
     disk.close()
@@ -123,21 +123,21 @@ def run(
     )
 
 
-async def _play(scenario: Scenario, stage: Machine) -> None:
+async def _run_phases(scenario: Scenario, machine: Machine) -> None:
     for watch in scenario.watches:
-        stage.disk.watch(watch())
+        machine.disk.watch(watch())
     if scenario.boot is not None:
-        await stage.up()
-    await scenario.body(stage)
-    stage.faults.quiet()
+        await machine.up()
+    await scenario.body(machine)
+    machine.faults.quiet()
     await asyncio.sleep(scenario.quiet_s)
     if scenario.settled is not None:
         if scenario.boot is not None:
-            await stage.up()
-        await scenario.settled(stage)
-    await stage.stop()
+            await machine.up()
+        await scenario.settled(machine)
+    await machine.stop()
     for check in scenario.checks:
-        check(stage.disk, stage.history)
+        check(machine.disk, machine.history)
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""Many runs: looking for a seed that breaks an invariant, seeing it again, and making it smaller."""
+"""Many runs: search for a seed that breaks an invariant, replay of it, and shrinking."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from kelpie.sim.runs.scenario import Report, Scenario, run
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a search over seeds found. `unfired` are faults the scenario names that never fired at their place."""
+    """Result of a search over seeds. `unfired` are faults the scenario names that never fired at their place."""
 
     scenario: str
     runs: int
@@ -33,16 +33,16 @@ def search(
     *,
     disconnected: Iterable[Fault] = (),
     broken_max: int = 1,
-    tell: Callable[[Report], None] = lambda report: None,
+    on_report: Callable[[Report], None] = lambda report: None,
 ) -> Search:
-    """Plays the seeds until so many have broken; `tell` gets the report of every run as it ends."""
+    """Runs the seeds until so many have failed; `on_report` gets the report of every run as it ends."""
     disconnected = tuple(disconnected)
     unfired = list(scenario.named)
     runs = broken_runs = 0
     first: Report | None = None
     for seed in seeds:
         report = run(scenario, seed, disconnected=disconnected)
-        tell(report)
+        on_report(report)
         runs += 1
         on = scenario.aims(seed)
         unfired = [aim for aim in unfired if aim not in on or not report.fired(aim.fault, aim.place)]
@@ -84,5 +84,5 @@ def shrink(scenario: Scenario, report: Report, *, runs_max: int = 60) -> tuple[R
 
 
 def _alike(one: Report, other: Report) -> bool:
-    """Broken in the same way: the same invariant, whatever was seen."""
+    """True if both broke in the same way: the same invariant, whatever was seen."""
     return one.broken is not None and one.broken.split(":")[:2] == (other.broken or "").split(":")[:2]

@@ -1,4 +1,4 @@
-"""The simulated world: what exists once per run, and the `World` of adapters that each life of a node gets.
+"""The simulated world: the parts that exist once per run, and the `World` of adapters that each life of a node gets.
 
 The disk, the internet and the faults belong to the run; clock, ids, randomness and the open database belong to a node's
 life and die with it.

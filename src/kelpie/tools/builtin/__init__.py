@@ -1,5 +1,6 @@
 """The tools that come with Kelpie. Each runs inside the journal's transaction, so its effect and its recorded result
-are one commit; the few that must wait for others run outside of it, and who runs them is known by their name."""
+are one commit; the few that must wait for others run outside of it, by the runner registered under their name.
+"""
 
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from kelpie.tools.calls.stable_ids import stable_uuid
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """A tool of ours: what the model sees of it, and what runs."""
+    """A built-in tool: its schema for the model, and its function."""
 
     schema: schemas.Schema
     tool_type: ToolType

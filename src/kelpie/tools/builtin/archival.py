@@ -1,4 +1,4 @@
-"""The tools of archival memory: putting a passage away, and finding it again by its words or by what they mean."""
+"""The tools of archival memory: storing a passage, and finding it again by its words or by its meaning."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ PAGES_MAX = 100
 
 
 def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Stores what the model wants kept as one passage."""
+    """Stores the model's text as one passage."""
     text = cleaned(arguments["content"])
     if not text.strip():
         raise ToolError("Nothing was stored: 'content' is empty.")
@@ -34,7 +34,7 @@ def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, An
 
 
 def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tuple[str, ...] = ()) -> None:
-    """Writes a passage into the agent's archive, which is made when it has none."""
+    """Writes a passage into the agent's archive, which is created when it has none."""
     archive_id = archives.ensure(tx, call.agent.id, ArchiveId(f"archive-{call.fresh_uuid}"), call.now)
     passage = Passage(
         id=passage_id,
@@ -51,7 +51,7 @@ def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tup
 
 
 async def foresee_insert(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-    """The vectors of what is about to be stored."""
+    """The vectors of the text about to be stored."""
     text = cleaned(arguments["content"])
     return await foresight.of_stored(call, text) if text.strip() and len(text) <= PASSAGE_CHARS_MAX else NOTHING
 
@@ -59,12 +59,12 @@ async def foresee_insert(foresight: Precompute, call: CallContext, arguments: Ma
 def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds passages by their words and meaning, their tags and their dates, page by page."""
     query, page = _query(call, arguments), _page(arguments)
-    found = filed(tx, call, replace(query, limit=reach(query.limit, page)))
+    found = passage_results(tx, call, replace(query, limit=reach(query.limit, page)))
     return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.insight))
 
 
 async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-    """What is near in meaning to the words of a search."""
+    """The nearest items to the words of a search."""
     query = _query(call, arguments)
     if not query.text.strip():
         return NOTHING
@@ -96,8 +96,8 @@ def _page(arguments: Mapping[str, Any]) -> int:
     return page
 
 
-def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
-    """What the agent's archive holds, as the model reads it."""
+def passage_results(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
+    """The passages of the agent's archive, as the model reads them."""
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
     query = replace(query, mode="hybrid" if call.insight.by_meaning else "fts")
@@ -106,7 +106,7 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
     return [
         {
             "id": each.passage.id,
-            "timestamp": dates.shown(each.passage.created_at, zone),
+            "timestamp": dates.format_moment(each.passage.created_at, zone),
             "content": each.passage.text,
             "tags": each.passage.tags,
             "relevance": relevance(each.hit, call.insight),

@@ -1,5 +1,6 @@
-"""Sending a message to another agent without waiting: it is written down as a run of the other agent, in the very
-commit that records the result of the call. So it is sent exactly once, whatever crashes when."""
+"""Sending a message to another agent without waiting: it is stored as a run of the other agent, in the very commit that
+records the result of the call. So it is sent exactly once, whatever crashes when.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,7 @@ WAITING_MAX = 64  # messages of this kind that one agent may have before it
 
 
 def send_message_to_agent_async(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Puts a message before another agent. Raises ToolError, NotFound."""
+    """Queues a message for another agent. Raises ToolError, NotFound."""
     words, other = agent_letters.words(arguments["message"]), agent_letters.address(arguments["other_agent_id"])
     agent_letters.refuse_endless(call.chain)
     agent_letters.refuse_ring(call.chain.without_waiting(), call.agent.id, other)

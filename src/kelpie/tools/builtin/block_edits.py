@@ -12,7 +12,7 @@ ABOUT_PERSON = "human"  # the label of the block about the person the agent talk
 
 
 def core_memory_append(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Adds a line to a block, or makes the block with that line: one step, so nobody can come in between."""
+    """Adds a line to a block, or creates the block with that line: one step, so no other write can come in between."""
     label, content = arguments["label"], arguments["content"]
     block = own_blocks.find(tx, call, label)
     if block is None:
@@ -40,7 +40,7 @@ def memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
 
 
 def memory_rethink(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Writes a block anew, or makes it."""
+    """Replaces the value of a block, or creates it."""
     return _rethink(tx, call, arguments["label"], arguments["new_memory"])
 
 
@@ -50,7 +50,7 @@ def rethink_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> O
 
 
 def rethink_user_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """The same for the block about the person."""
+    """The same for the block about the user."""
     return _rethink(tx, call, ABOUT_PERSON, arguments["new_memory"])
 
 
@@ -63,5 +63,5 @@ def _rethink(tx: Tx, call: CallContext, label: str, new_memory: str) -> Outcome:
 
 
 def finished(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Only says that the agent is done; that this ends the turn is the loop's business."""
+    """Only returns a text; the loop ends the turn."""
     return Outcome("None")

@@ -1,4 +1,4 @@
-"""The tools about what is said: saying something, and searching what was said.
+"""The tools of conversations: sending a message to the user, and searching the message history.
 
 A search is by words and meaning. One that could only be made by words says so, because a model that believes it
 searched by meaning takes an empty answer for a fact.
@@ -39,11 +39,11 @@ def send_message(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Out
 def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds messages of this agent; tool messages are left out."""
     wanted = _wanted(call, arguments)
-    return Outcome(answer(said(tx, call, wanted), wanted.text, call.insight))
+    return Outcome(answer(message_results(tx, call, wanted), wanted.text, call.insight))
 
 
 async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-    """What is near in meaning to the words of a search."""
+    """The nearest items to the words of a search."""
     wanted = _wanted(call, arguments)
     return await foresight.of_messages(call, wanted) if wanted.text.strip() else NOTHING
 
@@ -56,28 +56,29 @@ def _wanted(call: CallContext, arguments: Mapping[str, Any]) -> MessageSearch:
         dates.zone_of(call.agent.timezone),
         call.now,
     )
-    return spoken(
+    return message_query(
         call, arguments.get("query") or "", (since, until), checked_count("limit", arguments.get("limit")), roles
     )
 
 
-def spoken(
+def message_query(
     call: CallContext,
     query: str,
     window: tuple[Micros | None, Micros | None],
     limit: int,
     roles: frozenset[Role] = _SPOKEN,
 ) -> MessageSearch:
-    """A search among what was said to or by the agent."""
+    """A query over the messages to and from the agent."""
     since, until = window
     order = tuple(role for role in Role if role in roles)
     search = MessageSearch(query, limit, call.agent.id, roles=order, created_from=since, created_to=until)
-    # What the agent says with the call itself is no find, even where it was stored before the call is answered.
+    # The text that the agent writes with the call itself is no result, even where it was stored before the call is
+    # answered.
     return replace(search, spoken=True, not_step=call.step_id)
 
 
 def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """What was said in a stretch of time, oldest first, page by page."""
+    """Messages in a time span, oldest first, page by page."""
     zone, page = dates.zone_of(call.agent.timezone), arguments.get("page") or 0
     if not 0 <= page <= PAGES_MAX:
         raise ToolError(f"'page' must be from 0 to {PAGES_MAX}.")
@@ -91,26 +92,26 @@ def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, 
         else f"No messages on page {page}.",
         "page": page,
         "more": len(found) > PAGE,
-        "from": None if since is None else dates.shown(since, zone),
-        "to": None if until is None else dates.shown(until, zone),
-        "results": [_shown(message, None, call, zone) for message in found[:PAGE]],
+        "from": None if since is None else dates.format_moment(since, zone),
+        "to": None if until is None else dates.format_moment(until, zone),
+        "results": [_shown_message(message, None, call, zone) for message in found[:PAGE]],
     }
     return Outcome(orjson.dumps(shown).decode())
 
 
-def said(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any]]:
-    """What was said, as the model reads it: the best matches, or without a query the newest."""
+def message_results(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any]]:
+    """Found messages, as the model reads them: the best matches, or without a query the newest."""
     if not wanted.roles:
         return []
     zone, insight = dates.zone_of(call.agent.timezone), call.insight
     asked = replace(wanted, mode="hybrid" if insight.by_meaning else "fts")
     found = message_search.search(tx, call.agent.organization_id, asked, insight.messages)
-    return [_shown(message, hit, call, zone) for message, hit in found]
+    return [_shown_message(message, hit, call, zone) for message, hit in found]
 
 
-def _shown(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo) -> dict[str, Any]:
+def _shown_message(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo) -> dict[str, Any]:
     return {
-        "timestamp": dates.shown(message.created_at, zone),
+        "timestamp": dates.format_moment(message.created_at, zone),
         "time_ago": dates.ago(message.created_at, call.now),
         "role": message.role.value,
         "content": message.said,
@@ -119,7 +120,7 @@ def _shown(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo)
 
 
 def checked_count(name: str, given: int | None) -> int:
-    """How many results are wanted. Raises ToolError for a number that cannot be."""
+    """The number of results asked for. Raises ToolError for an invalid number."""
     if given is None:
         return RESULTS_DEFAULT
     if not 1 <= given <= RESULTS_MAX:
@@ -136,7 +137,7 @@ def relevance(hit: Hit | None, insight: Precomputed) -> dict[str, Any]:
 
 
 def answer(results: list[dict[str, Any]], query: str, insight: Precomputed) -> str:
-    """Results as the model reads them, with a word on how they were found."""
+    """Results as the model reads them, with a note on the search mode."""
     mode = search_mode(insight)
     found = {"message": summary(len(results), query, insight), "search_mode": mode, "results": results}
     return orjson.dumps(found).decode()

@@ -1,4 +1,4 @@
-"""The tool that finds what the agent has learnt: as it is now, or as it was at some time."""
+"""The tool that finds facts the agent has learnt: as they are now, or as they were at some time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +16,11 @@ def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outc
     """Finds facts by their words and meaning."""
     wanted = _wanted(call, arguments, "hybrid" if call.insight.by_meaning else "fts")
     found = facts.search(tx, call.agent.id, wanted, call.now, call.insight.facts)
-    return Outcome(answer([_shown(each, call) for each in found], wanted.text, call.insight))
+    return Outcome(answer([_shown_fact(each, call) for each in found], wanted.text, call.insight))
 
 
 async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-    """What is near in meaning to the words of a search."""
+    """The nearest items to the words of a search."""
     wanted = _wanted(call, arguments, "hybrid")
     return await foresight.of_facts(call, wanted) if wanted.text.strip() else NOTHING
 
@@ -31,14 +31,14 @@ def _wanted(call: CallContext, arguments: Mapping[str, Any], mode: Any) -> FactS
     return FactSearch(arguments["query"], checked_count("limit", arguments.get("limit")), mode, at)
 
 
-def _shown(found: FoundFact, call: CallContext) -> dict[str, Any]:
+def _shown_fact(found: FoundFact, call: CallContext) -> dict[str, Any]:
     fact, zone = found.fact, dates.zone_of(call.agent.timezone)
     return {
         "id": fact.id,
         "statement": fact.statement,
         "current": found.current,
-        "valid_from": dates.shown(fact.valid_from, zone),
-        "valid_until": None if fact.valid_until is None else dates.shown(fact.valid_until, zone),
+        "valid_from": dates.format_moment(fact.valid_from, zone),
+        "valid_until": None if fact.valid_until is None else dates.format_moment(fact.valid_until, zone),
         "superseded_by": fact.superseded_by,
         "supersedes": fact.supersedes,
         "link": fact.link,

@@ -13,7 +13,7 @@ _Arguments = Mapping[str, Any]
 
 
 def memory(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
-    """Runs the command that was asked for. Raises ToolError naming what is missing."""
+    """Runs the requested command. Raises ToolError naming a missing argument."""
     command = _COMMANDS.get(arguments["command"])
     if command is None:
         raise ToolError(f"'{arguments['command']}' is not a command; use one of {', '.join(_COMMANDS)}.")

@@ -11,7 +11,7 @@ from kelpie.world.database import Tx
 
 
 def memory_apply_patch(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Applies the patch; a patch of one block answers with its new value, a larger one with what was done."""
+    """Applies the patch; a patch of one block answers with its new value, a larger one with a list of the changes."""
     changes = parse(arguments["patch"], arguments["label"])
     done = [_apply(tx, call, change) for change in changes]
     touched = dict.fromkeys(agent_id for outcome in done for agent_id in outcome.touched)

@@ -1,8 +1,8 @@
 """An agent's own blocks as its tools may change them.
 
 Every edit reads the row inside the transaction it writes in, so two agents that share a block cannot lose each other's
-words. `read_only`, the limit and the budget of all blocks together hold here, and only here: they bind the agent, not
-the people who run it.
+words. `read_only`, the limit and the budget of all blocks together are enforced here, and only here: they bind the
+agent, not the operator.
 """
 
 import re
@@ -23,7 +23,7 @@ _LABEL = re.compile(r"[\w./-]{1,100}")
 
 
 def find(tx: Tx, call: CallContext, label: str) -> Block | None:
-    """The agent's block of this label, held until the transaction ends. Raises ToolError when it may not be changed."""
+    """The agent's block of this label, locked until the transaction ends. Raises ToolError if it may not be changed."""
     block = _labelled(tx, call, label)
     if block is not None and block.lost:
         raise ToolError(f"The block '{label}' is damaged on the disk, so you cannot change it. Tell the user about it.")
@@ -33,13 +33,13 @@ def find(tx: Tx, call: CallContext, label: str) -> Block | None:
 
 
 def _labelled(tx: Tx, call: CallContext, label: str) -> Block | None:
-    """The block of this label that the call sees: in a conversation its own copy goes before the agent's block."""
+    """The block of this label that the call sees: a conversation's own copy goes before the agent's block."""
     own = block_attachments.own_by_label(tx, call.conversation_id, label) if call.conversation_id else None
     return own or block_attachments.by_label(tx, call.agent.id, label, lock=True)
 
 
 def editable(tx: Tx, call: CallContext, label: str) -> Block:
-    """The same, for a block that must be there. Raises ToolError naming the blocks there are."""
+    """The same, for a block that must exist. Raises ToolError naming the existing blocks."""
     block = find(tx, call, label)
     if block is None:
         shown = block_attachments.shown(tx, call.agent.id, call.conversation_id)
@@ -49,14 +49,14 @@ def editable(tx: Tx, call: CallContext, label: str) -> Block:
 
 
 def write(tx: Tx, call: CallContext, block: Block, value: str) -> Outcome:
-    """Gives the block a new value; the answer is that value. Raises ToolError when it is too long."""
+    """Gives the block a new value and returns that value. Raises ToolError when it is too long."""
     _check_size(tx, call, block.label, block.value, value, block.limit)
     after, _, touched = blocks.update(tx, block.id, {"value": text_edits.cleaned(value)}, call.change)
     return Outcome(after.value, touched=touched)
 
 
 def create(tx: Tx, call: CallContext, label: str, value: str, description: str | None = None) -> Block:
-    """Makes a block and hangs it on the agent. Raises ToolError for a label that is taken or cannot be one."""
+    """Creates a block and attaches it to the agent. Raises ToolError for a label that is taken or invalid."""
     _check_free(tx, call, label)
     new = NewBlock(label, text_edits.cleaned(value), call.block_rules.limit, description)
     _check_size(tx, call, label, "", new.value, call.block_rules.limit)
@@ -69,7 +69,7 @@ def create(tx: Tx, call: CallContext, label: str, value: str, description: str |
 
 
 def remove(tx: Tx, call: CallContext, label: str) -> Outcome:
-    """Takes a block off the agent: others may carry it, and people can hang it back. Raises ToolError."""
+    """Detaches a block from the agent: other agents may have it, and clients can attach it again. Raises ToolError."""
     block = editable(tx, call, label)
     _check_shared(tx, call, label)
     block_attachments.detach(tx, call.agent.id, block.id)
@@ -77,9 +77,9 @@ def remove(tx: Tx, call: CallContext, label: str) -> Outcome:
 
 
 def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, description: str | None) -> tuple[AgentId, ...]:
-    """Changes label and description, where given; gives every agent that must see it.
+    """Changes label and description, where given; returns every agent that must see it.
 
-    Raises ToolError, and Conflict when another agent that carries the block has the label already.
+    Raises ToolError, and Conflict when another agent that has the block has the label already.
     """
     changes: dict[str, str] = {}
     if label is not None and label != block.label:
@@ -93,7 +93,7 @@ def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, descript
 
 
 def _check_shared(tx: Tx, call: CallContext, label: str) -> None:
-    """A copy stands for the agent's block of its label, which would show again under it if the copy gave it up."""
+    """A copy hides the agent's block of its label, which would show again under it if the copy gave it up."""
     if call.conversation_id and block_attachments.own_by_label(tx, call.conversation_id, label) is not None:
         raise ToolError(
             f"The block '{label}' belongs to this conversation only. You can change its text, but not its label."
@@ -101,7 +101,7 @@ def _check_shared(tx: Tx, call: CallContext, label: str) -> None:
 
 
 def _check_size(tx: Tx, call: CallContext, label: str, before: str, after: str, limit: int) -> None:
-    """Both what the block may hold and what all blocks of the prompt may. Raises ToolError."""
+    """Checks the limit of the block and the limit of all blocks of the prompt. Raises ToolError."""
     text_edits.check_limit(label, before, after, limit)
     if (grows_by := weigh(after) - weigh(before)) > 0:
         shown = block_attachments.shown(tx, call.agent.id, call.conversation_id)

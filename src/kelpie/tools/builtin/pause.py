@@ -1,5 +1,6 @@
-"""The tool by which an agent gives itself a rest: its turn ends at once, and for some minutes nothing but a message
-wakes it. It never fails for the minutes it is given: what makes no sense means the default."""
+"""The tool by which an agent pauses: its turn ends at once, and for some minutes nothing but a message wakes it. It
+never fails for the minutes it is given: an invalid value means the default.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -20,17 +21,17 @@ MINUTE = 60 * MICROS_PER_SECOND
 
 
 def is_pause(tool: Tool) -> bool:
-    """Whether this is ours, and not a custom tool of that name from before Kelpie had one."""
+    """True if this is the built-in tool, and not a custom tool of that name from before Kelpie had one."""
     return tool.name == NAME and tool.tool_type is not ToolType.custom
 
 
-def forgiven(arguments: Mapping[str, Any]) -> dict[str, int]:
-    """The arguments as the tool takes them, whatever the model sent."""
+def corrected_arguments(arguments: Mapping[str, Any]) -> dict[str, int]:
+    """The arguments in the form the tool takes, whatever the model sent."""
     return {"minutes": minutes_of(arguments.get("minutes", MINUTES_DEFAULT))}
 
 
 def minutes_of(given: object) -> int:
-    """Whole minutes within the bounds; the default for what is no number."""
+    """Whole minutes within the bounds; the default for a value that is no number."""
     if isinstance(given, str):
         try:
             given = float(given)
@@ -42,7 +43,7 @@ def minutes_of(given: object) -> int:
 
 
 def pause_heartbeats(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Begins a pause; one that was there before is replaced."""
+    """Begins a pause; an earlier one is replaced."""
     minutes = minutes_of(arguments.get("minutes", MINUTES_DEFAULT))
     agents.pause(tx, call.agent.id, call.now, call.now + minutes * MINUTE)
     text = f"Your heartbeats are paused for {minutes} {'minute' if minutes == 1 else 'minutes'}."

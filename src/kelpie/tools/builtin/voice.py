@@ -1,4 +1,4 @@
-"""The tools of agents that talk by voice: putting parts of a transcript away, and searching quickly while talking."""
+"""The tools of agents that talk by voice: storing parts of a transcript, and searching quickly while talking."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[ \t]*[(\[]?(\d{1,9})[)\].:→|]")
 
 
 def store_memories(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Files ranges of the transcript, each with a word on what it is about; all of them or none."""
+    """Stores ranges of the transcript, each with a note on its subject; all of them or none."""
     chunks: Sequence[Mapping[str, Any]] = arguments["chunks"]
     if len(chunks) > CHUNKS_MAX:
         raise ToolError(f"Nothing was stored: 'chunks' has {len(chunks)} entries, and the limit is {CHUNKS_MAX}.")
@@ -42,7 +42,7 @@ def store_memories(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> O
 
 
 def _transcript(tx: Tx, call: CallContext) -> str:
-    """The newest thing the agent was told: in this very commit, or before. Raises ToolError when there is nothing."""
+    """The newest user message of the agent: in this very commit, or before. Raises ToolError when there is none."""
     stored = messages.select_of_agent(tx, call.agent.id, MessageQuery(limit=_LOOK_BACK))
     for message in reversed((*stored, *call.unwritten)):
         if message.role is Role.user and message.text.strip():
@@ -51,7 +51,7 @@ def _transcript(tx: Tx, call: CallContext) -> str:
 
 
 def _numbered(transcript: str) -> dict[int, str]:
-    """Line by number: the lines' own numbers if they have any, otherwise their places."""
+    """Line by number: the lines' own numbers if they have any, otherwise their positions."""
     lines = transcript.splitlines()
     marked = {int(found.group(1)): line for line in lines if (found := _NUMBER.match(line))}
     return marked or dict(enumerate(lines))
@@ -78,11 +78,15 @@ def _passage(chunk: Mapping[str, Any], lines: Mapping[int, str]) -> str:
 
 
 def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Finds what was said and what was filed, by words and by how long ago it was."""
+    """Finds messages and passages, by words and by age."""
     query = " ".join(arguments.get("convo_keyword_queries") or ())
     since, until = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
-    said = conversation.said(tx, call, conversation.spoken(call, query, (since, until), conversation.RESULTS_DEFAULT))
-    filed = archival.filed(tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until))
+    said = conversation.message_results(
+        tx, call, conversation.message_query(call, query, (since, until), conversation.RESULTS_DEFAULT)
+    )
+    filed = archival.passage_results(
+        tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until)
+    )
     found = {
         "message": conversation.summary(len(said) + len(filed), query, call.insight),
         "search_mode": conversation.search_mode(call.insight),
@@ -91,19 +95,19 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
 
 
 async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-    """What is near in meaning to the words of a search, said or filed."""
+    """The nearest messages and passages to the words of a search."""
     query = " ".join(arguments.get("convo_keyword_queries") or ())
     if not query.strip():
         return NOTHING
     window = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
     most = conversation.RESULTS_DEFAULT
-    said = await foresight.of_messages(call, conversation.spoken(call, query, window, most))
+    said = await foresight.of_messages(call, conversation.message_query(call, query, window, most))
     filed = await foresight.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
     return replace(said, passages=filed.passages, by_meaning=said.by_meaning or filed.by_meaning)
 
 
 def _window(now: Micros, newer: int | None, older: int | None) -> tuple[Micros | None, Micros | None]:
-    """The first and the last moment. Models mix the two ends up, so whichever is more minutes ago is the first."""
+    """The first and the last moment. Models mix the two ends up, so the one with more minutes ago is the first."""
     for name, minutes in (("start_minutes_ago", newer), ("end_minutes_ago", older)):
         if minutes is not None and not 0 <= minutes <= _MINUTES_MAX:
             raise ToolError(f"'{name}' must be a number of minutes, from 0 to {_MINUTES_MAX}.")

@@ -27,7 +27,7 @@ _CHANGES = {"increment": Increment, "append": Append, "merge": Merge}
 def working_memory_set(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Raises InvalidInput, Conflict."""
     key, ttl, version = arguments["key"], arguments.get("ttl_seconds"), arguments.get("if_version")
-    return _told(call, working_memory.put(tx, _place(call), key, arguments["value"], ttl, version), "Stored")
+    return _entry_text(call, working_memory.put(tx, _place(call), key, arguments["value"], ttl, version), "Stored")
 
 
 def working_memory_get(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -37,7 +37,7 @@ def working_memory_get(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) 
         raise ToolError(
             f"Working memory has no entry '{arguments['key'][:100]}': it was never set, was deleted, or has expired."
         )
-    return Outcome(orjson.dumps(_shown(call, entry)).decode())
+    return Outcome(orjson.dumps(_listed_entry(call, entry)).decode())
 
 
 def working_memory_list(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -62,7 +62,7 @@ def working_memory_list(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
 
 
 def working_memory_update(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Raises ToolError, InvalidInput, Conflict, and NotFound where there is only a life to change."""
+    """Raises ToolError, InvalidInput, Conflict, and NotFound where there is only an expiry to change."""
     ttl = arguments.get("ttl_seconds")
     change = _change(arguments)
     if change is None and ttl is None:
@@ -89,20 +89,27 @@ def _change(arguments: Mapping[str, Any]) -> Change | None:
     return _CHANGES[given[0]](arguments[given[0]]) if given else None
 
 
-def _told(call: CallContext, entry: WorkingMemoryEntry, done: str) -> Outcome:
-    ends = f", until {dates.shown(entry.expires_at, dates.zone_of(call.agent.timezone))}" if entry.expires_at else ""
+def _entry_text(call: CallContext, entry: WorkingMemoryEntry, done: str) -> Outcome:
+    ends = (
+        f", until {dates.format_moment(entry.expires_at, dates.zone_of(call.agent.timezone))}"
+        if entry.expires_at
+        else ""
+    )
     return Outcome(f"{done} under '{entry.key}' (version {entry.version}{ends}).")
 
 
-def _shown(call: CallContext, entry: WorkingMemoryEntry) -> dict[str, Any]:
+def _listed_entry(call: CallContext, entry: WorkingMemoryEntry) -> dict[str, Any]:
     zone = dates.zone_of(call.agent.timezone)
-    ends = {"expires_at": dates.shown(entry.expires_at, zone)} if entry.expires_at is not None else {}
-    times = {"created_at": dates.shown(entry.created_at, zone), "updated_at": dates.shown(entry.updated_at, zone)}
+    ends = {"expires_at": dates.format_moment(entry.expires_at, zone)} if entry.expires_at is not None else {}
+    times = {
+        "created_at": dates.format_moment(entry.created_at, zone),
+        "updated_at": dates.format_moment(entry.updated_at, zone),
+    }
     return {"key": entry.key, "value": entry.value, "version": entry.version, **times, **ends}
 
 
 def _preview(call: CallContext, entry: WorkingMemoryEntry) -> dict[str, Any]:
     text = orjson.dumps(entry.value).decode()
     if len(text) <= PREVIEW_CHARS:
-        return _shown(call, entry)
-    return {**_shown(call, entry), "value": f"{text[:PREVIEW_CHARS]}…", "cut": True}
+        return _listed_entry(call, entry)
+    return {**_listed_entry(call, entry), "value": f"{text[:PREVIEW_CHARS]}…", "cut": True}

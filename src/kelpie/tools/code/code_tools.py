@@ -1,4 +1,4 @@
-"""The built-in tools that run code, put together: who runs which, by name."""
+"""The built-in tools that run code, and their runners, by name."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def code_tools(
     environments: Environments,
     workspace_mb_max: int,
 ) -> Mapping[str, ExternalTool]:
-    """They are there on every server; where there is no sandbox they say so when they are called."""
+    """Every server has these tools; without a sandbox they return an error when they are called."""
     workspace = Workspace(world.workspaces, workspace_mb_max)
     return {
         "run_code": CodeRunner(sandbox, callback, environments).run_code,

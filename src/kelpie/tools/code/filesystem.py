@@ -16,7 +16,7 @@ from kelpie.tools.code.workspace import Workspace
 
 OPERATIONS = ("read", "write", "append", "list", "delete")
 CONTENT_CHARS_MAX = 1_000_000
-# The program stands in every cell; this finds it.
+# The program is part of every cell; this finds it.
 PROGRAM = "import sys\nsys.path.insert(0, '/run/kelpie')\nfrom workspace_files import perform\n"
 
 
@@ -26,7 +26,7 @@ class Filesystem:
         self._workspace = workspace
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-        """Does one thing with a file and says what came of it. Raises ToolError."""
+        """Performs one operation on a file and returns its result. Raises ToolError."""
         sandbox, given = required(self._sandbox), {key: value for key, value in arguments.items() if value is not None}
         if given["operation"] not in OPERATIONS:
             raise ToolError(f"'operation' must be one of {', '.join(OPERATIONS)}.")
@@ -48,5 +48,5 @@ class Filesystem:
 
 
 def _plainly(error: str) -> str:
-    """What went wrong, without the name of Python's class where that says nothing."""
+    """The error, without the name of Python's class where that says nothing."""
     return error.removeprefix("ValueError: ")

@@ -1,4 +1,4 @@
-"""What a model is told of code that ran: what it printed, how it ended, and how long it took."""
+"""Report to the model on code that ran: its output, how it ended, and how long it took."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ CHARS_MAX = 20_000  # of each stream; more would only push other things out of t
 
 
 def report(ended: JobResult, confinement: Confinement, facts: Mapping[str, Any] | None = None) -> Outcome:
-    """The outcome of code that ran to whatever end; it is a success when its exit code is 0."""
+    """The outcome of code that ended in any way; it is a success when its exit code is 0."""
     told: dict[str, Any] = dict(facts or {})
     out, err = _text(ended.stdout), _text(ended.stderr)
     told["exit_code"] = ended.code if ended.how is JobEnding.finished else None
@@ -49,7 +49,7 @@ def _text(data: bytes) -> str:
 
 
 def _cut(text: str) -> str:
-    """The beginning and the end, for those say most."""
+    """The beginning and the end, which say most."""
     if len(text) <= CHARS_MAX:
         return text
     half = CHARS_MAX // 2

@@ -1,4 +1,4 @@
-"""`run_code`: code of any of a few languages in a cell of its own, with a way back to the agent through our API."""
+"""`run_code`: code in one of a few languages in a cell of its own, with access to the agent through Kelpie's API."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -14,14 +14,22 @@ from kelpie.sandbox.runner_messages import read_answer
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
-from kelpie.tools.code.runtimes import MISSING, MISSING_CODE, NO_TYPES, RUNTIMES, SOURCE_TYPES, request, usual
+from kelpie.tools.code.runtimes import (
+    MISSING,
+    MISSING_CODE,
+    NO_TYPES,
+    RUNTIMES,
+    SOURCE_TYPES,
+    default_confinement,
+    request,
+)
 from kelpie.tools.custom.environments import Environments
 
 NO_SANDBOX = "the code was not run: it needs a sandbox, and this server has none"
 
 
 class CodeRunner:
-    """`sandbox` is None where nothing can hold code."""
+    """`sandbox` is None where no sandbox is available."""
 
     def __init__(self, sandbox: Sandbox | None, callback: ApiCallback, environments: Environments) -> None:
         self._sandbox = sandbox
@@ -29,13 +37,13 @@ class CodeRunner:
         self._environments = environments
 
     async def run_code(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-        """Runs code and gives what it printed and how it ended. Raises ToolError."""
+        """Runs code and returns its output and how it ended. Raises ToolError."""
         sandbox, code = required(self._sandbox), str(arguments["code"])
         if not code.strip():
             raise ToolError("Nothing was run: 'code' is empty.")
         named = arguments.get("language")
         language = Language(named) if named else detect(code)
-        confinement = call.quota.confined(confined(tool.sandbox, usual(language)))
+        confinement = call.quota.confined(confined(tool.sandbox, default_confinement(language)))
         runner, asked = request(language, code)
         source_type = SOURCE_TYPES.get(language)
         async with AsyncExitStack() as stack:
@@ -60,7 +68,9 @@ def required(sandbox: Sandbox | None) -> Sandbox:
 
 
 def _is_missing(language: Language, ended: JobResult) -> bool:
-    """What the program in the cell says of itself. The code can say the same, and then is told what it said."""
+    """True if the program in the cell reports a missing runtime. The code can print the same, and then gets that
+    report.
+    """
     if language is Language.ts:
         return NO_TYPES in ended.stderr
     return language in RUNTIMES and ended.code == MISSING_CODE and MISSING.encode() in ended.stderr
@@ -75,7 +85,7 @@ def _missing(language: Language, *, guessed: bool) -> str:
 
 
 def with_code(ended: JobResult) -> JobResult:
-    """A runner that answered for the code says how it ended, since the runner itself did well."""
+    """A runner that answered for the code reports how the code ended, since the runner itself succeeded."""
     if ended.result is None:
         return ended
     answer = read_answer(ended.result)

@@ -1,7 +1,7 @@
 """`run_code_with_tools`: Python code that calls its agent's other tools by their names.
 
-Such a call comes back through our API with the passport of this one, and is checked there like any other: a tool that
-the agent may not use, or that needs a person's word, is refused to the code as it would be to the model.
+Such a call comes back through Kelpie's API with the passport of this one, and is checked there like any other: a tool
+that the agent may not use, or that needs an approval, is refused to the code as it would be to the model.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class CodeWithTools:
         self._database = database
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-        """Runs the code and gives what it printed and how it ended. Raises ToolError."""
+        """Runs the code and returns its output and how it ended. Raises ToolError."""
         sandbox, code = required(self._sandbox), str(arguments["code"])
         if not code.strip():
             raise ToolError("Nothing was run: 'code' is empty.")

@@ -1,5 +1,6 @@
-"""How code of each language is run in a cell: data only. The code goes in as it is and is never put together from
-pieces."""
+"""Programs and commands that run code of each language in a cell: data only. The code goes in as it is and is never
+assembled from pieces.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from kelpie.tools.custom.environments import PYTHON_PACKAGES
 MISSING_CODE = 127
 MISSING = "kelpie: there is no such runtime here"
 NO_TYPES = b"TypeScript needs Node.js"  # what the runner says of a Node.js that is too old
-# Its arguments: the program to look for, the file to write, and the command. What is not there is told, not tried.
+# Its arguments: the program to look for, the file to write, and the command. A missing program is reported, not tried.
 _SCRIPT = f"""
 command -v "$1" >/dev/null 2>&1 || {{ echo "{MISSING}" >&2; exit {MISSING_CODE}; }}
 cat > "$2" && shift 2 && exec "$@" < /dev/null
@@ -22,7 +23,7 @@ cat > "$2" && shift 2 && exec "$@" < /dev/null
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A language whose code is a file that a program runs. `memory_bytes` is the least that the program can do with."""
+    """A language whose code is a file that a program runs. `memory_bytes` is the least memory the program needs."""
 
     title: str
     file: str
@@ -46,18 +47,18 @@ RUNTIMES = {
     ),
 }
 
-# The languages that packages can be installed for, by the names that tools know them by.
+# Languages that packages can be installed for, by the names that tools use.
 SOURCE_TYPES = {Language.python: "python", Language.js: "javascript", Language.ts: "typescript"}
 
 
-def usual(language: Language) -> Confinement:
-    """How its code is held unless somebody says otherwise: with as much memory as the language's own program takes."""
+def default_confinement(language: Language) -> Confinement:
+    """The default confinement of its code: with as much memory as the language's own program takes."""
     least = RUNTIMES[language].memory_bytes if language in RUNTIMES else 0
     return replace(DEFAULT_CONFINEMENT, memory_bytes=max(least, DEFAULT_CONFINEMENT.memory_bytes))
 
 
 def request(language: Language, code: str) -> tuple[Runner, bytes]:
-    """What runs the code, and what it is told."""
+    """The program that runs the code, and its input."""
     runtime = RUNTIMES.get(language)
     if runtime is None:
         return Runner.python, function_call(code, None, {}, paths=[PYTHON_PACKAGES])

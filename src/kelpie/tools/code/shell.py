@@ -23,7 +23,7 @@ class Shell:
         self._workspace = workspace
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-        """Runs the command and gives what it printed and how it ended. Raises ToolError."""
+        """Runs the command and returns its output and how it ended. Raises ToolError."""
         sandbox, text = required(self._sandbox), str(arguments["command"])
         if not text.strip():
             raise ToolError("Nothing was run: 'command' is empty.")

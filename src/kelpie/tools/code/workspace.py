@@ -1,8 +1,8 @@
-"""An agent's workspace in a cell: mounted, and watched while something runs that can write to it.
+"""An agent's workspace in a cell: mounted, and watched while a job runs that can write to it.
 
-The disk knows no bound for one directory, so it is measured now and then, and what fills it up is ended. What is over
-the bound already may stay, be read and be removed; it may not become more. A file that was removed and is still open
-is not seen by that, so what is left of the disk is looked at as well.
+The disk has no limit for one directory, so its size is measured now and then, and a job that fills it up is ended. A
+workspace that is already over the limit may stay, be read and be reduced; it may not grow. A file that was removed and
+is still open is not counted by that, so the free space of the disk is checked as well.
 """
 
 import asyncio
@@ -38,8 +38,9 @@ class Workspace:
         return Mount(await self._workspaces.directory(agent_id), TARGET, writable=True)
 
     async def watched(self, agent_id: AgentId, work: Awaitable[T], meter: UsageMeter) -> T:
-        """The result of work that writes to the workspace; it is ended when it fills it up. Raises ToolError, with what
-        it has taken by the meter of its job."""
+        """The result of a job that writes to the workspace; it is ended when it fills it up. Raises ToolError, with the
+        usage by the meter of its job.
+        """
         assert self._workspaces is not None, "mount() comes first"
         before = await self._workspaces.size(agent_id)
         async with _task(work) as running:
@@ -52,7 +53,7 @@ class Workspace:
         return running.result()
 
     def _excess(self, size: Size, before: Size) -> str | None:
-        """Why it must not go on."""
+        """The reason why the job must end."""
         if size.bytes > max(self._bytes_max, before.bytes) or size.entries > max(ENTRIES_MAX, before.entries):
             return (
                 f"It was stopped: your workspace is full. Its limits are {self._bytes_max // MEGABYTE} MB and "
@@ -67,7 +68,7 @@ class Workspace:
 
 @asynccontextmanager
 async def _task(work: Awaitable[T]) -> AsyncGenerator[asyncio.Future[T]]:
-    """The work on its way; it does not outlive whoever waits for it."""
+    """The running job; it does not outlive its caller."""
     running = asyncio.ensure_future(work)
     try:
         yield running

@@ -1,4 +1,4 @@
-"""A custom tool as its author describes it: what it must be before it is stored. Pure."""
+"""Definition of a custom tool by its author: the checks before it is stored. Pure."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CALLER) -> Tool:
-    """The custom tool that was described, ready to be stored. Raises InvalidInput."""
+    """The custom tool as described, ready to be stored. Raises InvalidInput."""
     if not new.source_code or not new.source_code.strip():
         raise InvalidInput("source_code", "is empty; a custom tool needs source code")
     check_return_limit(new.return_char_limit)
@@ -61,7 +61,7 @@ def _schema(
     text: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     if given:
-        schema = given_schema(given)
+        schema = completed_schema(given)
     elif not is_python(source_type):
         raise InvalidInput(
             "json_schema", f"a tool in {source_type} needs a json_schema; it cannot be derived from the source"
@@ -77,8 +77,8 @@ def _schema(
     return schema
 
 
-def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema a caller wrote, with what it may leave out. Raises InvalidInput."""
+def completed_schema(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema a client wrote, with the parts it may leave out. Raises InvalidInput."""
     name, parameters = given.get("name"), given.get("parameters")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput("json_schema.name", "must be 1 to 128 letters, digits, '_' or '-'")
@@ -92,12 +92,12 @@ def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_python(source_type: str | None) -> bool:
-    """Whether the source is Python: what Letta calls `json` is, too."""
+    """True if the source is Python: what Letta calls `json` is, too."""
     return source_type not in NODE
 
 
 def check_source(text: str, source_type: str | None) -> None:
-    """Raises InvalidInput for what cannot be the source of a tool. What Node runs is read by Node, in a cell."""
+    """Raises InvalidInput for an invalid source. Source that Node runs is parsed by Node, in a cell."""
     if is_python(source_type):
         source.check(text)
     else:
@@ -105,7 +105,7 @@ def check_source(text: str, source_type: str | None) -> None:
 
 
 def check_requirements(pip: Sequence[Mapping[str, Any]] | None, npm: Sequence[Mapping[str, Any]] | None = None) -> None:
-    """Raises InvalidInput for what is not the name and the version of a package."""
+    """Raises InvalidInput for an invalid name or version of a package."""
     needed(Index.pip, pip)
     needed(Index.npm, npm)
 
@@ -117,7 +117,7 @@ def check_return_limit(limit: int | None) -> None:
 
 
 def fingerprint(text: str | None, source_type: str | None, *requirements: Sequence[Mapping[str, Any]] | None) -> str:
-    """A short hash of all that decides how the code runs, which clients see in the tool's metadata."""
+    """A short hash of everything that decides how the code runs, which clients see in the tool's metadata."""
     kind = "" if source_type in (None, "json") else source_type
     needed = (
         json.dumps([list(one or ()) for one in requirements], sort_keys=True, default=dict) if any(requirements) else ""
@@ -126,13 +126,13 @@ def fingerprint(text: str | None, source_type: str | None, *requirements: Sequen
 
 
 def with_fingerprint(tool: Tool) -> dict[str, Any]:
-    """The tool's metadata with its fingerprint as it is now."""
+    """The tool's metadata with its current fingerprint."""
     found = fingerprint(tool.source_code, tool.source_type, tool.pip_requirements, tool.npm_requirements)
     return dict(tool.metadata or {}) | {"tool_hash": found}
 
 
 def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:
-    """The schema that new source code brings, or what is wrong with it: parsed before the transaction, used in it."""
+    """The schema of new source code, or the error in it: parsed before the transaction, used in it."""
     text = changes.get("source_code")
     if text is None or changes.get("json_schema"):
         return None

@@ -1,4 +1,4 @@
-"""The packages of tools, ready to be put into cells: each set is installed once, and who asks meanwhile waits."""
+"""Packages of tools, ready to be mounted in cells: each set is installed once, and concurrent calls wait for it."""
 
 import asyncio
 from collections import Counter
@@ -32,12 +32,14 @@ class Environments:
 
     @property
     def installs(self) -> bool:
-        """Whether anything can be installed on this server."""
+        """True if packages can be installed on this server."""
         return self._packages is not None
 
     @asynccontextmanager
     async def of(self, tool: Tool) -> AsyncGenerator[tuple[Mount, ...]]:
-        """What a tool needs in its cell, kept as long as the block runs. Raises ToolError when it cannot be had."""
+        """The packages that a tool needs in its cell, kept as long as the block runs. Raises ToolError when they cannot
+        be installed.
+        """
         wanted = await self._needed(tool)
         if not wanted.lines:
             yield ()
@@ -55,7 +57,7 @@ class Environments:
                 del self._in_use[place]
 
     async def close(self) -> None:
-        """Gives up what is being installed."""
+        """Cancels running installations."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -70,7 +72,7 @@ class Environments:
         return replace(wanted, lines=tuple(sorted({*wanted.lines, *needed(Index.npm, [TYPE_STRIPPER]).lines})))
 
     async def _reads_types(self) -> bool:
-        """Whether Node needs no help with TypeScript, or none that we could give it."""
+        """True if Node needs no help with TypeScript, or none that Kelpie could give it."""
         return self._packages is None or await self._packages.node_reads_types() is not False
 
     async def _installed(self, wanted: RequiredPackages) -> str:
@@ -94,7 +96,7 @@ class Environments:
     def _done(self, wanted: RequiredPackages, task: asyncio.Task[str]) -> None:
         self._under_way.pop(wanted, None)
         if not task.cancelled():
-            task.exception()  # told to who waits; nobody may be left
+            task.exception()  # raised in the waiting callers; there may be none left
 
     async def _install(self, packages: Packages, wanted: RequiredPackages) -> str:
         async with self._places:

@@ -1,4 +1,4 @@
-"""Results of tools that are declared deterministic, kept for a short while: bounded in number, size and time."""
+"""Cache of results of tools that are declared deterministic: bounded in number, size and time."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from kelpie.world.clock import Clock
 KEPT_US = 300 * MICROS_PER_SECOND
 RESULTS_MAX = 1024
 RESULT_CHARS_MAX = 64 * 1024
-CHARS_MAX = 4 * 1024 * 1024  # of all together: a value takes many times the memory of the text that it is told as
+CHARS_MAX = 4 * 1024 * 1024  # of all together: a value takes many times the memory of its text
 
 
 class ResultCache:
@@ -33,22 +33,22 @@ class ResultCache:
             return None
         since, outcome = found
         if not 0 <= self._clock.now() - since < KEPT_US:
-            self._let_go(key)
+            self._evict(key)
             return None
         self._kept.move_to_end(key)
         return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Keeps a result, unless it is a failure or too long. What it took was taken once, and is not kept with it."""
+        """Caches a result, unless it is a failure or too long. Its resource use counts once and is not cached."""
         if not outcome.ok or _chars(outcome) > RESULT_CHARS_MAX:
             return
-        self._let_go(key)
+        self._evict(key)
         self._kept[key] = (self._clock.now(), replace(outcome, cpu_us=0, memory_peak_bytes=0))
         self._chars += _chars(outcome)
         while len(self._kept) > RESULTS_MAX or self._chars > CHARS_MAX:
-            self._let_go(next(iter(self._kept)))
+            self._evict(next(iter(self._kept)))
 
-    def _let_go(self, key: str) -> None:
+    def _evict(self, key: str) -> None:
         if (found := self._kept.pop(key, None)) is not None:
             self._chars -= _chars(found[1])
 
@@ -58,6 +58,8 @@ def _chars(outcome: Outcome) -> int:
 
 
 def result_key(tool: Tool, agent_id: AgentId, around: ToolEnvironment, arguments: Mapping[str, Any]) -> str:
-    """What must be the same for a result to be the same: the tool as it is, whose it is, what it is given and sees."""
+    """Everything that must be the same for a result to be the same: the tool's version, the agent, the arguments and
+    the environment.
+    """
     said = [tool.id, tool.version, agent_id, around.env, around.state, dict(arguments)]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Where custom tools are made ready and run: their source and arguments go into a cell as data, and a result comes out.
+"""Preparation and runs of custom tools: their source and arguments go into a cell as data, and a result comes out.
 
-Nothing of a tool runs in our process, and nothing that it says is more than text. A call works on the tool as it was
+Nothing of a tool runs in the server process, and its output is never more than text. A call works on the tool as it was
 when the call was planned; a tool that is replaced or deleted meanwhile finishes on its old code.
 """
 
@@ -23,14 +23,14 @@ from kelpie.tools.calls.outcome_text import outcome_of
 from kelpie.tools.custom.definition import is_python
 from kelpie.tools.custom.environments import PYTHON_PACKAGES, Environments
 from kelpie.tools.custom.result_cache import ResultCache, result_key
-from kelpie.tools.custom.tool_environment import PARAMETER, surroundings
+from kelpie.tools.custom.tool_environment import PARAMETER, tool_environment
 from kelpie.world.world import World
 
 _log = logs.get("tools")
 
 
 class CustomToolRunner:
-    """Runs custom tools: the `ExternalTool` of all agents, and whatever a client wants to try."""
+    """Runs custom tools: the `ExternalTool` of all agents, and sources that a client wants to try."""
 
     def __init__(self, world: World, sandbox: Sandbox, environments: Environments, callback: ApiCallback) -> None:
         self._world = world
@@ -42,7 +42,7 @@ class CustomToolRunner:
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Runs a tool of an agent. Raises ToolError when it could not be run at all."""
         wants_state = PARAMETER in (tool.source_code or "")
-        around = await self._world.database.read(lambda tx: surroundings(tx, call.agent, wants_state))
+        around = await self._world.database.read(lambda tx: tool_environment(tx, call.agent, wants_state))
         held = call.quota.confined(confined(tool.sandbox))
         key = result_key(tool, call.agent.id, around, arguments) if is_deterministic(tool.sandbox) else None
         if key is not None and (kept := self._results.get(key)) is not None:
@@ -57,11 +57,11 @@ class CustomToolRunner:
     async def attempt(
         self, tool: Tool, arguments: Mapping[str, Any], env: Mapping[str, str], quota: Quota = UNBOUNDED
     ) -> Outcome:
-        """Runs a tool that nobody has stored, for no agent. Raises ToolError when it could not be run at all."""
+        """Runs a source that is not stored, for no agent. Raises ToolError when it could not be run at all."""
         return await self._run(tool, arguments, env, quota.confined(confined(tool.sandbox)))
 
     async def prepare(self, tool: Tool) -> None:
-        """Sees to what a tool needs before it is stored. Raises InvalidInput for bad packages or a bad source."""
+        """Installs what a tool needs before it is stored. Raises InvalidInput for bad packages or a bad source."""
         index = Index.pip if is_python(tool.source_type) else Index.npm
         asked = tool.pip_requirements if index is Index.pip else tool.npm_requirements
         try:
@@ -74,7 +74,7 @@ class CustomToolRunner:
             _log.warning("tool_not_runnable", "Tool stored, but it cannot run yet", tool=tool.name, error=str(error))
 
     async def close(self) -> None:
-        """Gives up what is being installed. The sandbox is closed by who made it."""
+        """Cancels running installations. The sandbox is closed by its owner."""
         await self._environments.close()
 
     async def _run(
@@ -94,7 +94,7 @@ class CustomToolRunner:
             return outcome_of(tool.name, await self._sandbox.run(job), held)
 
     async def _check(self, tool: Tool, mounts: tuple[Mount, ...]) -> None:
-        """Raises InvalidInput with the line of what Node cannot read. Where nothing can be run, nothing is checked."""
+        """Raises InvalidInput with the line of what Node cannot parse. Without a sandbox, nothing is checked."""
         request = function_call(tool.source_code or "", None, {}, typescript=_typed(tool), check=True)
         try:
             ended = await self._sandbox.run(_job(tool, request, {}, mounts, DEFAULT_CONFINEMENT))

@@ -1,4 +1,4 @@
-"""What a custom tool sees of its agent, and what it finds in its environment."""
+"""The view of its agent that a custom tool gets, and its environment variables."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ PARAMETER = "agent_state"
 
 @dataclass(frozen=True, slots=True)
 class ToolEnvironment:
-    """`env` are the organisation's variables, and over them the agent's secrets."""
+    """`env` are the organization's variables, and over them the agent's secrets."""
 
     env: dict[str, str]
     state: dict[str, Any] | None = None
 
 
-def surroundings(tx: Tx, agent: Agent, with_state: bool) -> ToolEnvironment:
-    """What a call of the agent is surrounded by at this moment."""
+def tool_environment(tx: Tx, agent: Agent, with_state: bool) -> ToolEnvironment:
+    """The environment of a call of the agent at this moment."""
     env = sandbox_configs.environment(tx, agent.organization_id)
     env |= {secret.key: secret.value for secret in agent_secrets.of_agents(tx, [agent.id]).get(agent.id, ())}
     return ToolEnvironment(env, _state(tx, agent) if with_state else None)

@@ -1,4 +1,5 @@
-"""Written dates: ISO 8601 and RFC 3339 with what models make of them, Unix times; days, months and years as a whole.
+"""Written dates: ISO 8601 and RFC 3339 with the variants that models write, Unix times; days, months and years as a
+whole.
 
 A leap second (23:59:60) is the second after it, and 24:00 the beginning of the next day.
 """
@@ -21,12 +22,13 @@ _MOMENT = re.compile(
     re.ASCII,
 )
 _LEAP, _MIDNIGHT, _HOUR_MINUTES = 60, 24, 60
-# A number is taken for seconds, milliseconds, microseconds or nanoseconds: whichever gives a year people write about.
+# A number is taken for seconds, milliseconds, microseconds or nanoseconds: the one that gives a year people write
+# about.
 _SCALES = ((10**11, 10**6), (10**14, 10**3), (10**17, 1))
 
 
-def written(text: str, zone: ZoneInfo) -> Span:
-    """What a date stands for; one without a zone is in this one. Raises ValueError, OverflowError."""
+def parse_date_text(text: str, zone: ZoneInfo) -> Span:
+    """The span of a written date; one without a zone is in this one. Raises ValueError, OverflowError."""
     if _UNIX.fullmatch(text):
         moment = _unix(Decimal(text.lstrip("@")))
         return Span(moment, moment)

@@ -1,4 +1,4 @@
-"""Stretches of time by a few words, as seen from now: "yesterday", "last 7 days", "3 hours ago", "this month".
+"""Time spans in a few words, relative to now: "yesterday", "last 7 days", "3 hours ago", "this month".
 
 "Last week" is the week before this one, from Monday on; "past week" and "last 7 days" reach up to now. Hours and
 minutes are counted as they pass, days and longer units by the calendar.
@@ -25,10 +25,10 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 _DAYS = {"today": 0, "yesterday": -1, "the day before yesterday": -2, "tomorrow": 1}
 
 
-def spoken(words: str, now: Micros, zone: ZoneInfo) -> Span | None:
-    """What words in lower case name; None when they are none of these. Raises ValueError, OverflowError."""
+def parse_date_words(words: str, now: Micros, zone: ZoneInfo) -> Span | None:
+    """The span that words in lower case name; None when they are none of these. Raises ValueError, OverflowError."""
     if words.startswith("since "):
-        since = spoken(words.removeprefix("since "), now, zone)
+        since = parse_date_words(words.removeprefix("since "), now, zone)
         return since and Span(since.first, since.last)
     today = as_datetime(now).astimezone(zone).date()
     if words == "now":

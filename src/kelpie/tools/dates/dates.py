@@ -1,7 +1,7 @@
 """Dates as models write them and as they are shown to models; a date without a zone is in the agent's own.
 
 A text stands for a span of time: a moment for itself, a day for all of it, words such as "last 7 days" for what they
-name. How a text is read is in `date_text` (written dates) and `date_words` (words); what neither reads is a ToolError.
+name. `date_text` reads written dates, `date_words` reads words; a text that neither reads is a ToolError.
 """
 
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kelpie.core.errors import ToolError
 from kelpie.core.time import MICROS_PER_SECOND, Micros, as_datetime
-from kelpie.tools.dates.date_text import written
-from kelpie.tools.dates.date_words import spoken
+from kelpie.tools.dates.date_text import parse_date_text
+from kelpie.tools.dates.date_words import parse_date_words
 from kelpie.tools.dates.time_spans import Span
 
 TEXT_CHARS_MAX = 100
@@ -20,7 +20,7 @@ Range = tuple[Micros | None, Micros | None]
 
 
 def zone_of(timezone: str) -> ZoneInfo:
-    """Raises ToolError for a name that is no time zone."""
+    """Raises ToolError for an unknown time zone."""
     try:
         return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -32,8 +32,8 @@ def zone_of(timezone: str) -> ZoneInfo:
 def bounds(start: tuple[str, str | None], end: tuple[str, str | None], zone: ZoneInfo, now: Micros) -> Range:
     """The first and the last moment of a range, each given as (argument name, text); both are included.
 
-    A stretch such as "last 7 days" as the start alone gives both. Raises ToolError for a text that is no date, and for
-    a range that ends before it begins.
+    A span such as "last 7 days" as the start alone gives both. Raises ToolError for a text that is no date, and for a
+    range that ends before it begins.
     """
     first = _span(start[0], start[1], zone, now) if start[1] else None
     last = _span(end[0], end[1], zone, now) if end[1] else None
@@ -48,7 +48,7 @@ def bounds(start: tuple[str, str | None], end: tuple[str, str | None], zone: Zon
 
 
 def _span(name: str, text: str, zone: ZoneInfo, now: Micros) -> Span:
-    """What a text stands for. Raises ToolError."""
+    """The span of a text. Raises ToolError."""
     try:
         if len(text) > TEXT_CHARS_MAX:
             raise ValueError
@@ -64,7 +64,7 @@ def _span(name: str, text: str, zone: ZoneInfo, now: Micros) -> Span:
 
 def _read(words: str, zone: ZoneInfo, now: Micros) -> Span:
     """Raises ValueError or OverflowError."""
-    found = spoken(words.lower(), now, zone)
+    found = parse_date_words(words.lower(), now, zone)
     if found is not None:
         return found
     for between in (" to ", "/", ".."):
@@ -78,13 +78,13 @@ def _read(words: str, zone: ZoneInfo, now: Micros) -> Span:
 
 
 def _names_a_zone(words: str, between: str) -> bool:
-    """Whether a slash is part of a name such as Europe/Berlin and not between two dates."""
+    """True if a slash is part of a name such as Europe/Berlin and not between two dates."""
     return between == "/" and words[words.index("/") - 1].isalpha() and words[words.index("/") + 1 :][:1].isalpha()
 
 
 def _one(words: str, zone: ZoneInfo, now: Micros) -> Span:
     words = words.strip()
-    return spoken(words.lower(), now, zone) or written(words, zone)
+    return parse_date_words(words.lower(), now, zone) or parse_date_text(words, zone)
 
 
 def _short(text: str | None) -> str:
@@ -92,7 +92,7 @@ def _short(text: str | None) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
-def shown(at: Micros, zone: ZoneInfo) -> str:
+def format_moment(at: Micros, zone: ZoneInfo) -> str:
     """A moment as it can be written back: ISO 8601 with its offset."""
     try:
         return _seen(at).astimezone(zone).isoformat()
@@ -108,7 +108,7 @@ def _seen(at: Micros) -> datetime:
 
 
 def ago(at: Micros, now: Micros) -> str:
-    """How long ago, in the largest unit that fits."""
+    """The time since then, in the largest unit that fits."""
     seconds = max(0, now - at) // MICROS_PER_SECOND
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= size:

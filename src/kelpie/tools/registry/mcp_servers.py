@@ -1,6 +1,6 @@
-"""The door to MCP servers: they are registered, looked at, changed and removed as records.
+"""MCP servers: registered, read, changed and removed as records.
 
-Nothing here starts a process or opens a connection; a record says only how that would be done.
+Nothing here starts a process or opens a connection; a record only describes how to do that.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Change = Callable[[McpConfig], McpConfig]
 
 
 class McpServers:
-    """MCP servers of the caller's organisation."""
+    """MCP servers of the caller's organization."""
 
     def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -32,7 +32,7 @@ class McpServers:
         return (await self.add(name, config))[0]
 
     async def add(self, name: str, config: McpConfig) -> tuple[McpServer, list[McpServer]]:
-        """The same, and gives all there are then, oldest first."""
+        """The same, and returns all servers, oldest first."""
         now = self._world.clock.now()
         server = McpServer(
             id=self._world.ids.new(McpServerId),
@@ -67,7 +67,7 @@ class McpServers:
         return await self._update(lambda tx: rows.get(tx, self._organization, server_id, lock=True), name, change)
 
     async def update_by_name(self, known_as: str, name: str | None, change: Change) -> McpServer:
-        """The same, of the server with a name."""
+        """The same, for the server with this name."""
         return await self._update(lambda tx: rows.by_name(tx, self._organization, known_as), name, change)
 
     async def _update(self, find: Callable[[Tx], McpServer], name: str | None, change: Change) -> McpServer:
@@ -92,7 +92,7 @@ class McpServers:
         await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, server_id))
 
     async def delete_by_name(self, name: str) -> list[McpServer]:
-        """Removes it and gives all that are left, oldest first. Raises NotFound."""
+        """Deletes it and returns the remaining servers, oldest first. Raises NotFound."""
 
         def write(tx: Tx) -> list[McpServer]:
             rows.delete(tx, self._organization, rows.by_name(tx, self._organization, name).id)
@@ -113,7 +113,7 @@ def _checked_name(name: str) -> str:
 
 
 def _checked(config: McpConfig) -> McpConfig:
-    """The configuration with what its kind needs, and nothing of the other kind."""
+    """The configuration with the fields of its kind, and none of the other kind."""
     if config.server_type is McpServerType.stdio:
         if not config.command or not config.command.strip():
             raise InvalidInput("config.command", "is empty; a stdio server needs a command")

@@ -1,8 +1,7 @@
-"""The door to the registry as people see it: every tool with where it comes from and what it can reach, who may use it,
-and what was made of it.
+"""The registry as clients see it: every tool with its origin and capabilities, who may use it, and how it was used.
 
-What an organisation permits is set here; what an agent may is set with the agent. What a call is held to is the same
-warrant that is shown here.
+The policy of an organization is set here; the permissions of an agent are set with the agent. Calls are checked against
+the same effective permissions that are shown here.
 """
 
 from collections.abc import Callable
@@ -36,8 +35,8 @@ _log = logs.get("tools")
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A tool, as the registry knows it, and why it may not be used if it may not."""
+class RegisteredTool:
+    """A tool in the registry, and the reason why it may not be used, if any."""
 
     tool: Tool
     subject: Subject
@@ -46,16 +45,16 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class AgentPermissions:
-    """What an agent may use of its tools, and who says so."""
+    """The tools that an agent may use, and the layer that decides."""
 
     agent: Agent
     warrant: EffectivePermissions
-    tools: tuple[Registered, ...]
+    tools: tuple[RegisteredTool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """What an agent may use in an hour by each layer, and what it has used in the running one."""
+    """The hourly limits of an agent by layer, and its use in the running hour."""
 
     layers: tuple[tuple[Layer, Policy], ...]
     warrant: EffectivePermissions
@@ -65,7 +64,7 @@ class AgentLimits:
 
 
 class Permissions:
-    """Those of the caller's organisation. `changed` is told of a new policy, after the commit."""
+    """Permissions of the caller's organization. `changed` is called with a new policy, after the commit."""
 
     def __init__(
         self, world: World, server: Policy, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER
@@ -107,8 +106,9 @@ class Permissions:
         return agent, warrant(self.server, policy, agent.permits, agent.quota)
 
     async def require(self, agent_id: AgentId, name: str, needed: Capability) -> None:
-        """For what the code of a tool asks of Kelpie while it runs. Raises Forbidden when the agent may not reach that,
-        whichever way, NotFound."""
+        """Checks a request that the code of a tool makes to Kelpie while it runs. Raises Forbidden when the agent may
+        not make it, whichever way, NotFound.
+        """
         _, held = await self._world.database.read(lambda tx: self._agent(tx, agent_id))
         subject = Subject(name, _kind(name), (needed,))
         for layer, policy in held.layers:
@@ -124,14 +124,14 @@ class Permissions:
                 raise Forbidden(f"The code of '{name}' may not use {needed} for this agent: {reason} ({layer}).")
 
     async def refused(self, passport: Passport, asked: str) -> None:
-        """Records that the code of a tool was refused what it asked Kelpie for. Raises StorageError."""
+        """Records that a request of a tool's code was refused. Raises StorageError."""
         name, reason = passport.tool or "", f"its code asked for {asked}"
         at, of_turn = self._world.clock.now(), (passport.agent_id, passport.run_id, passport.step_id)
         call = CallRecord(self._organization, name, _kind(name), CallOutcome.refused, at, *of_turn, reason=reason)
         await self._world.database.transact(lambda tx: manual_calls.put_down(tx, call))
 
     async def calls(self, query: CallQuery, agent_id: AgentId | None = None) -> list[CallRecord]:
-        """Calls of an agent, or of all. Raises NotFound."""
+        """Calls of an agent, or of all agents. Raises NotFound."""
 
         def read(tx: Tx) -> list[CallRecord]:
             if agent_id is not None:
@@ -140,26 +140,26 @@ class Permissions:
 
         return await self._world.database.read(read)
 
-    async def registry(self, query: ToolQuery) -> list[Registered]:
-        """The tools of the organisation, as its policy and the server's settings see them."""
+    async def registry(self, query: ToolQuery) -> list[RegisteredTool]:
+        """The tools of the organization, under its policy and the server's settings."""
 
-        def read(tx: Tx) -> list[Registered]:
+        def read(tx: Tx) -> list[RegisteredTool]:
             held = warrant(self.server, policies.policy_of(tx, self._organization), None, None)
             return [_registered(tool, held) for tool in tools.select(tx, self._organization, query)]
 
         return await self._world.database.read(read)
 
     async def usage(self, hours: int) -> list[ToolUsage]:
-        """How each tool was used in the last so many hours; also those that are gone, and those of clients."""
+        """The use of each tool in the last so many hours; also of deleted ones, and of client tools."""
         since = self._world.clock.now() - hours * HOUR
         return await self._world.database.read(lambda tx: tool_calls.usage(tx, self._organization, since))
 
     async def policy(self) -> Policy:
-        """What the organisation has set for all of its agents."""
+        """The policy that the organization has set for all of its agents."""
         return await self._world.database.read(lambda tx: policies.policy_of(tx, self._organization))
 
     async def set_policy(self, policy: Policy) -> Policy:
-        """Sets it in the place of what there was; it holds for every call from then on."""
+        """Replaces the policy; it applies to every call from then on."""
         now, user, organization = self._world.clock.now(), self._caller.user_id, self._organization
         after = await self._world.database.transact(lambda tx: policies.set_policy(tx, organization, policy, user, now))
         self._changed()
@@ -173,6 +173,6 @@ def _kind(name: str) -> ToolKind:
     return ToolKind.builtin if name in BUILTIN_NAMES else ToolKind.custom
 
 
-def _registered(tool: Tool, held: EffectivePermissions) -> Registered:
+def _registered(tool: Tool, held: EffectivePermissions) -> RegisteredTool:
     subject = subject_of(tool)
-    return Registered(tool, subject, held.refusal(subject))
+    return RegisteredTool(tool, subject, held.refusal(subject))

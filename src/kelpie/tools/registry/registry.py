@@ -1,8 +1,8 @@
-"""The door to tools: registering them, changing them, giving them to agents.
+"""Tools: registered, changed, and attached to agents.
 
 Registering is by name: a tool that has the name already is updated and keeps its id, so agents keep it. Source code is
 parsed for its schema and never run here. Names of built-in tools are reserved; a custom tool that had one before Kelpie
-did keeps it, and the built-in tool stands in its shadow until the custom one is removed or renamed.
+did keeps it, and hides the built-in tool until it is removed or renamed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from kelpie.tools.custom.definition import check_requirements, check_return_limi
 from kelpie.tools.registry import search
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.search import FoundTools
-from kelpie.tools.registry.writes import ensure_builtins, tell_shadowed
+from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -34,20 +34,21 @@ _MADE_READY = frozenset({"source_code", "source_type", "pip_requirements", "npm_
 
 
 def transactional(name: str) -> TransactionalTool | None:
-    """What runs the built-in tool of this name, if there is one."""
+    """The function of the built-in tool of this name, if there is one."""
     builtin = BUILTINS.get(name)
     return None if builtin is None else builtin.run
 
 
 def preparation(name: str) -> Preparation | None:
-    """What finds things out for the built-in tool of this name before it runs, if it needs that."""
+    """The function that precomputes for the built-in tool of this name before it runs, if it needs one."""
     builtin = BUILTINS.get(name)
     return None if builtin is None else builtin.foresee
 
 
 class Tools:
-    """Tools of the caller's organisation. `touched` is told which agents must reload, after the commit; `prepare` sees
-    to what a tool needs to run before it is stored, and raises InvalidInput when it cannot be had."""
+    """Tools of the caller's organization. `touched` is called with the agents that must reload, after the commit;
+    `prepare` installs what a tool needs before it is stored, and raises InvalidInput when it cannot.
+    """
 
     def __init__(
         self,
@@ -87,13 +88,13 @@ class Tools:
         return found.get(name)
 
     async def count(self, query: ToolQuery) -> int:
-        """How many tools match, on all pages together."""
+        """The number of matching tools, on all pages together."""
         return await self._world.database.read(lambda tx: rows.count(tx, self._organization, query))
 
     async def update(self, tool_id: ToolId, changes: Mapping[str, Any]) -> Tool:
         """Changes fields by name. New source code gives a new schema, unless one comes with it.
 
-        Raises NotFound, InvalidInput, and Conflict for what is not the caller's to change.
+        Raises NotFound, InvalidInput, and Conflict for a field that the caller may not change.
         """
         changes = dict(changes)
         check_return_limit(changes.get("return_char_limit"))
@@ -118,10 +119,10 @@ class Tools:
             await self._prepare(after)
 
     async def delete(self, tool_id: ToolId) -> None:
-        """Removes the tool, also from its agents. Raises NotFound."""
+        """Deletes the tool, also from its agents. Raises NotFound."""
         self._touched(
             await self._world.database.transact(
-                lambda tx: tool_writes.bumped(tx, rows.delete(tx, self._ours(tx, tool_id)))
+                lambda tx: tool_writes.bump_agents(tx, rows.delete(tx, self._ours(tx, tool_id)))
             )
         )
 
@@ -132,11 +133,13 @@ class Tools:
         )
 
     async def attach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
-        """Gives the agent the tool, if it has it not, and gives the agent as it is then. Raises NotFound for either."""
+        """Attaches the tool to the agent, if it is not, and returns the new agent. Raises NotFound for either."""
         return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id)))
 
     async def detach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
-        """Takes the tool from the agent, if it has it, and gives the agent as it is then. Raises NotFound for it."""
+        """Detaches the tool from the agent, if it has it, and returns the agent afterwards. Raises NotFound for the
+        agent.
+        """
         return await self._change(agent_id, lambda tx: tool_writes.detach(tx, agent_id, tool_id))
 
     async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> AgentView:
@@ -159,11 +162,11 @@ class Tools:
         return await search.search(self._world.database, self._meaning, self._organization, wanted)
 
     async def ensure_builtins(self) -> list[Tool]:
-        """Brings the rows of the built-in tools up to this version of Kelpie, in one transaction, and gives them."""
+        """Updates the rows of the built-in tools to this version of Kelpie, in one transaction, and returns them."""
         now = self._world.clock.now()
         found, affected = await self._world.database.transact(lambda tx: ensure_builtins(tx, self._organization, now))
         self._touched(affected)
-        tell_shadowed(found)
+        log_shadowed(found)
         return found
 
     def _ours(self, tx: Tx, tool_id: ToolId) -> ToolId:
@@ -176,5 +179,5 @@ class Tools:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: ToolQuery) -> list[Tool]:
-        """Raises InvalidInput for a page that cannot be."""
+        """Raises InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))

@@ -1,7 +1,7 @@
-"""The door to sandbox configurations: how the code of tools is to be run, and with which environment variables.
+"""Sandbox configurations: settings for the code of tools, and its environment variables.
 
-Custom tools find the variables of the local one in their environment. Where and how code runs is the server's own
-business; what a configuration says of that is kept and told, and nothing more.
+Custom tools find the variables of the local one in their environment. The server alone decides where and how code runs;
+the other fields of a configuration are only stored and shown.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from kelpie.world.world import World
 
 
 class SandboxConfigs:
-    """Sandbox configurations of the caller's organisation."""
+    """Sandbox configurations of the caller's organization."""
 
     def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -29,7 +29,7 @@ class SandboxConfigs:
         self._organization = caller.organization_id
 
     async def ensure(self, kind: SandboxType, config: Mapping[str, Any]) -> SandboxConfig:
-        """The configuration of this kind, made from `config` when there is none."""
+        """The configuration of this kind, created from `config` when there is none."""
         made = self._made(kind, config)
 
         def write(tx: Tx) -> SandboxConfig:
@@ -41,7 +41,7 @@ class SandboxConfigs:
         return await self._world.database.transact(write)
 
     async def put(self, kind: SandboxType, config: Mapping[str, Any]) -> SandboxConfig:
-        """Makes the configuration of this kind, or changes the one there is."""
+        """Creates the configuration of this kind, or changes the existing one."""
         made, now = self._made(kind, config), self._world.clock.now()
 
         def write(tx: Tx) -> SandboxConfig:
@@ -69,7 +69,7 @@ class SandboxConfigs:
         return await self._world.database.transact(write)
 
     async def delete(self, config_id: SandboxConfigId) -> None:
-        """Removes a configuration with its variables. Raises NotFound."""
+        """Deletes a configuration with its variables. Raises NotFound."""
         await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, config_id))
 
     # --- variables -----------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class SandboxConfigs:
         await self._world.database.transact(lambda tx: rows.delete_variable(tx, self._organization, variable_id))
 
     async def variables(self, config_id: SandboxConfigId, page: Page) -> list[SandboxVariable]:
-        """Raises NotFound, and InvalidInput for a page that cannot be."""
+        """Raises NotFound, and InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.variables(tx, self._organization, config_id, page))
 
     def _made(self, kind: SandboxType, config: Mapping[str, Any]) -> SandboxConfig:
@@ -139,5 +139,5 @@ class SandboxConfigs:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, page: Page) -> list[SandboxConfig]:
-        """Raises InvalidInput for a page that cannot be."""
+        """Raises InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, page))

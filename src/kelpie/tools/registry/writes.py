@@ -1,4 +1,4 @@
-"""Writing tools, as transactions: under their names, with what it means for the agents that have them.
+"""Writes of tools, as transactions: under their names, with the effects on the agents that have them.
 
 Names of built-in tools are reserved, but a custom tool that had one before Kelpie did keeps it.
 """
@@ -16,7 +16,7 @@ from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.tools import tools as rows
 from kelpie.tools.builtin import BUILTINS, RESERVED
 from kelpie.tools.builtin.pause import require_heartbeats
-from kelpie.tools.custom.definition import given_schema, is_python, with_fingerprint
+from kelpie.tools.custom.definition import completed_schema, is_python, with_fingerprint
 from kelpie.world.database import Tx
 
 _log = logs.get("tools")
@@ -24,19 +24,19 @@ _RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requir
 _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
-def bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
-    """Lets the agents that are affected see that something of theirs changed."""
+def bump_agents(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+    """Raises the version of the affected agents, so that they see the change."""
     for agent_id in affected:
         agent_rows.bump(tx, agent_id)
     return affected
 
 
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
-    """Writes a tool under its name; gives it, and the agents that have it. Raises Conflict for a reserved name."""
+    """Writes a tool under its name; returns it, and the agents that have it. Raises Conflict for a reserved name."""
     if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
         raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
     after, affected = rows.upsert(tx, tool)
-    return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
+    return after, bump_agents(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def update(
@@ -47,13 +47,13 @@ def update(
     now: Micros,
     user: UserId,
 ) -> tuple[Tool, tuple[AgentId, ...]]:
-    """Changes a tool; gives it, and the agents that have it. Raises NotFound, InvalidInput, Conflict."""
+    """Changes a tool; returns it, and the agents that have it. Raises NotFound, InvalidInput, Conflict."""
     before = rows.get(tx, tool_id, lock=True)
     if before.name in BUILTINS and before.tool_type is not ToolType.custom and (ours := _OURS & changes.keys()):
         raise Conflict(f"'{before.name}' is a built-in tool; its {', '.join(sorted(ours))} cannot be changed")
     values = dict(changes)
     if changes.get("json_schema"):
-        values["json_schema"] = given_schema(changes["json_schema"])
+        values["json_schema"] = completed_schema(changes["json_schema"])
         values["name"] = values["json_schema"]["name"]
         if values["name"] != before.name and values["name"] in RESERVED:
             raise Conflict(f"'{values['name']}' is the name of a built-in tool; give yours another name")
@@ -70,8 +70,9 @@ def update(
     if before.source_code is not None and _RUNS & changes.keys():
         values["metadata"] = with_fingerprint(replace(before, **values))
     after, _, affected = rows.update(tx, tool_id, values, now, user)
-    # Also when nothing changed: whoever sends an edit again may have lost the answer, and the holders have not heard.
-    return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
+    # Also when nothing changed: a client that repeats an edit may have lost the answer, and the agents have not been
+    # notified.
+    return after, bump_agents(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def _custom(tool: Tool | None) -> bool:
@@ -90,8 +91,8 @@ def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
         agent_rows.bump(tx, agent_id)
 
 
-def tell_shadowed(found: Iterable[Tool]) -> None:
-    """Logs what `ensure_builtins` gave in the place of a built-in tool."""
+def log_shadowed(found: Iterable[Tool]) -> None:
+    """Logs the custom tools that `ensure_builtins` returned in place of built-in ones."""
     for tool in found:
         if _custom(tool):
             _log.warning(
@@ -103,10 +104,11 @@ def tell_shadowed(found: Iterable[Tool]) -> None:
 
 
 def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
-    """Brings an organisation's built-in tools up to this version; gives them, and the agents that must see the change.
+    """Updates an organization's built-in tools to this version; returns them, and the agents that must see the change.
 
-    What people may set on a built-in tool (its tags, limits, approval) is left as it is, and so is a custom tool that
-    has the name of one: it is older than ours, and agents rely on it. It is given in the place of ours.
+    The fields that clients may set on a built-in tool (its tags, limits, approval) are left as they are, and so is a
+    custom tool that has the name of one: it is older, and agents rely on it. It is returned in place of the built-in
+    one.
     """
     there = rows.by_names(tx, organization, list(BUILTINS))
     found: list[Tool] = []
@@ -124,6 +126,6 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
         ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
         after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
         found.append(after)
-        affected |= dict.fromkeys(bumped(tx, agents))
+        affected |= dict.fromkeys(bump_agents(tx, agents))
     rows.insert_builtin(tx, organization, new)
     return found, tuple(affected)

@@ -1,4 +1,4 @@
-"""How annotations are written: unions as chains, arguments in brackets, types between quotes."""
+"""Syntax of annotations: unions as chains, arguments in brackets, types between quotes."""
 
 import ast
 
@@ -23,7 +23,7 @@ def alternatives(node: ast.expr) -> list[ast.expr]:
 
 
 def arguments_in(node: ast.expr) -> list[ast.expr]:
-    """What stands between the brackets; `()` counts as one."""
+    """The expressions between the brackets; `()` counts as one."""
     return list(node.elts) if isinstance(node, ast.Tuple) and node.elts else [node]
 
 

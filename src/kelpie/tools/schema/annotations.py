@@ -134,7 +134,8 @@ class Types:
             case _:
                 places = [self._schema(argument) for argument in arguments]
                 count = len(places)
-                # `items` speaks of what comes after the places, which is nothing; some providers insist on it.
+                # `items` describes the elements after the positions, of which there are none; some providers insist on
+                # it.
                 return {
                     "type": "array",
                     "prefixItems": places,
@@ -229,7 +230,7 @@ class Types:
         return found | {"additionalProperties": True} if record.open else found
 
     def _remark(self, node: ast.expr) -> str | None:
-        """What `Annotated[X, ...]` says about the value, as a text, in a `Field` or in a `Doc`."""
+        """The text about the value in `Annotated[X, ...]`: a string, a `Field` or a `Doc`."""
         if isinstance(node, ast.Name) and node.id in self._names.aliases:
             node = self._names.aliases[node.id]
         if not (isinstance(node, ast.Subscript) and self._names.of(node.value) == "Annotated"):

@@ -42,7 +42,7 @@ class Record:
 
     @property
     def weight(self) -> int:
-        """How much it adds to a schema wherever it is written out."""
+        """The size it adds to a schema wherever it is written out."""
         texts = [self.description or "", *(f"{one.name}{one.description}{one.default}" for one in self.entries)]
         return sum(1 + len(text) // PART_CHARS for text in texts)
 
@@ -62,7 +62,7 @@ class Choice:
 
 
 def read_class(node: ast.ClassDef, names: Names) -> Record | Choice | None:
-    """What the class is, or None when it is neither."""
+    """The record or choice that the class is, or None when it is neither."""
     lineage = _lineage(node, names)
     bases = frozenset(names.of(base) for one in lineage for base in one.bases)
     if bases & _ENUM_BASES:
@@ -116,7 +116,7 @@ def _entries(node: ast.ClassDef, names: Names, typed_dict: bool) -> dict[str, En
 def _entry(
     name: str, statement: ast.AnnAssign, names: Names, optional: bool, texts: Mapping[str, str], below: str | None
 ) -> Entry | None:
-    """None for what is no field: class variables, private names, and what is not given when the record is made."""
+    """None for what is no field: class variables, private names, and fields that the constructor does not take."""
     annotation, marks = _unwrapped(statement.annotation, names)
     if name.startswith("_") or name == "model_config" or marks & _NOT_FIELDS:
         return None
@@ -172,7 +172,7 @@ def _remark_below(statement: ast.stmt | None) -> str | None:
 
 
 def _is_open(node: ast.ClassDef) -> bool:
-    """Whether a pydantic model says `extra="allow"`."""
+    """True if a pydantic model says `extra="allow"`."""
     for statement in node.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id="model_config")], value=ast.Call(keywords=keywords)):
@@ -192,7 +192,7 @@ def _is(node: ast.expr, value: object) -> bool:
 
 
 def _members(node: ast.ClassDef, bases: frozenset[str]) -> list[Any] | None:
-    """The values of an Enum in order, or None when one of them is not written down or has no place in JSON."""
+    """The values of an Enum in order, or None when one of them is not written down or has no JSON form."""
     values: list[Any] = []
     for statement in node.body:
         match statement:

@@ -21,7 +21,7 @@ def constant(node: ast.expr) -> Any:
 
 
 def is_text(value: str) -> bool:
-    """Whether every reader can hold the text: no half characters and no NUL."""
+    """True if every reader can hold the text: no half characters and no NUL."""
     return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 

@@ -1,4 +1,4 @@
-"""Reads docstrings: what a function does, and what each parameter means.
+"""Docstrings: the description of a function and of each parameter.
 
 The styles of Google (`Args:`), numpy (`Parameters` over a line of dashes) and Sphinx (`:param x:`) are understood.
 """
@@ -63,7 +63,7 @@ def read(text: str) -> Docstring:
 
 
 def _starts(lines: Sequence[str]) -> Iterator[tuple[int, str, bool]]:
-    """Where each section begins, its title, and whether the title is underlined."""
+    """Beginning of each section, its title, and True if the title is underlined."""
     for number, line in enumerate(lines):
         if found := _SECTION.match(line):
             yield number, found[1], False
@@ -108,7 +108,7 @@ def _numpy_entries(body: Sequence[str]) -> dict[str, str]:
 
 
 def _without_fields(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The lines before the first `:param x:` or its like, and what those say; deeper lines continue the one before."""
+    """The lines before the first `:param x:` or its like, and their text; deeper lines continue the one before."""
     rest: list[str] = []
     found: dict[str, list[str]] = {}
     current: list[str] | None = None

@@ -1,4 +1,4 @@
-"""What `Field(...)` of pydantic and `field(...)` of dataclasses say about a value, read from the call as written."""
+"""Arguments of pydantic's `Field(...)` and of dataclasses' `field(...)`, read from the call as written."""
 
 import ast
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class FieldCall:
 
 
 def read_call(node: ast.expr | None) -> FieldCall | None:
-    """The call's meaning, or None when the expression is no such call."""
+    """The parts of the call, or None when the expression is no such call."""
     if not isinstance(node, ast.Call) or _called(node.func) not in _CALLS:
         return None
     given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}

@@ -86,7 +86,7 @@ def _annotated(types: Types, function: str, argument: ast.arg) -> Parameter:
 
 
 def _default(node: ast.expr | None) -> dict[str, Any]:
-    """A default that is written down is told to the model; None says only that the parameter may be left out."""
+    """A default that is written down is shown to the model; None only makes the parameter optional."""
     try:
         value = None if node is None else constant(node)
     except NotConstant:
@@ -95,7 +95,7 @@ def _default(node: ast.expr | None) -> dict[str, Any]:
 
 
 def _sound(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, unless one of its texts is one that cannot be stored and sent."""
+    """The schema, unless one of its texts cannot be stored and sent."""
     waiting: list[Any] = [schema]
     while waiting:
         match waiting.pop():

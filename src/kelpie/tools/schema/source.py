@@ -1,7 +1,7 @@
-"""A tool's Python source as a syntax tree: its function, and what the names in its annotations stand for.
+"""A tool's Python source as a syntax tree: its function, and the meaning of the names in its annotations.
 
 The source is parsed and never executed. The tool is the last function at the top level whose name does not begin with
-an underscore; the other functions, and the classes, are what it works with.
+an underscore; the other functions, and the classes, are its helpers.
 """
 
 import ast
@@ -20,7 +20,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the names at the top level of a source stand for; the last definition of a name counts."""
+    """The meaning of the names at the top level of a source; the last definition of a name counts."""
 
     classes: dict[str, ast.ClassDef] = field(default_factory=dict[str, ast.ClassDef])
     aliases: dict[str, ast.expr] = field(default_factory=dict[str, ast.expr])  # Mode = Literal["a", "b"]
@@ -40,7 +40,7 @@ class Source:
 
 
 def check(source: str) -> None:
-    """Compiles the source and throws the code away. Raises InvalidInput with the line of what is wrong."""
+    """Compiles the source and throws the code away. Raises InvalidInput with the line of the error."""
     tree = _parsed(source)
     try:
         with warnings.catch_warnings():
@@ -63,7 +63,7 @@ def read(source: str) -> Source:
 
 
 def check_text(source: str) -> None:
-    """Raises InvalidInput for what is too long, in whatever language, or cannot be stored."""
+    """Raises InvalidInput for a source that is too long, in any language, or cannot be stored."""
     if len(source) > SOURCE_CHARS_MAX:
         raise InvalidInput(FIELD, f"has {len(source)} characters; the limit is {SOURCE_CHARS_MAX}")
     if not is_text(source):

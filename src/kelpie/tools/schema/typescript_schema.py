@@ -44,7 +44,7 @@ def schema_from_typescript(code: str) -> dict[str, Any]:
 
 
 def _outline(found: Sequence[Token]) -> tuple[list[_Found], dict[str, int]]:
-    """The functions at the top level, and where each type that is declared there begins."""
+    """The functions at the top level, and the position of each type declared there."""
     functions: list[_Found] = []
     types: dict[str, int] = {}
     depth, doc, exported = 0, "", False
@@ -75,7 +75,7 @@ def _outline(found: Sequence[Token]) -> tuple[list[_Found], dict[str, int]]:
 
 
 def _function(found: Sequence[Token], place: int, keyword: str) -> tuple[str, int] | None:
-    """The name of the function that is declared here, and where its parameters begin."""
+    """The name of the function that is declared here, and the position of its parameters."""
     ahead = [token.value for token in found[place + 1 : place + 8]]
     name = next((value for value in ahead[:2] if value != "*"), "")
     if keyword == "function":
@@ -131,7 +131,7 @@ def _parameters(reader: Reader, described: dict[str, str]) -> tuple[dict[str, An
 
 
 def _skip_default(reader: Reader) -> bool:
-    """Goes over `= value`, whatever the value is."""
+    """Skips `= value`, whatever the value is."""
     if not reader.take("="):
         return False
     depth = 0

@@ -1,4 +1,4 @@
-"""Cuts TypeScript source into words and signs, as far as reading a signature needs it. Every character is seen once."""
+"""Tokens of TypeScript source, as far as reading a signature needs them. Every character is read once."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _skip(code: str, place: int) -> int:
 
 
 def _comment(code: str, start: int) -> tuple[str, int]:
-    """The comment that begins here, without its end, and the place after it."""
+    """The comment that begins here, without its end, and the position after it."""
     close = "\n" if code[start + 1] == "/" else "*/"
     end = code.find(close, start + 2)
     end = len(code) if end < 0 else end
@@ -49,7 +49,7 @@ def _comment(code: str, start: int) -> tuple[str, int]:
 
 
 def _text(code: str, start: int) -> tuple[str, int]:
-    """The text that begins here and the place after it; one that is never closed ends with its line or the source."""
+    """The text that begins here and the position after it; an unclosed one ends with its line or the source."""
     quote, place = code[start], start + 1
     parts: list[str] = []
     while place < len(code) and code[place] != quote:

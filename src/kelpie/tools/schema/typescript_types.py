@@ -35,7 +35,7 @@ class UnsupportedType(ValueError):
 
 
 class Reader:
-    """Reads types from a place in the tokens on. `named` are where the types of the source begin."""
+    """Reads types from a position in the tokens on. `named` are the positions of the source's types."""
 
     def __init__(self, tokens: Sequence[Token], place: int, named: Mapping[str, int]) -> None:
         self.tokens = tokens
@@ -51,7 +51,7 @@ class Reader:
         return self.tokens[self.place].value
 
     def take(self, value: str) -> bool:
-        """Goes over the next token if it is this one."""
+        """Skips the next token if it is this one."""
         if self.peek() == value:
             self.place += 1
             return True
@@ -70,7 +70,7 @@ class Reader:
             raise UnsupportedType(f"'{found.value[:40]}' instead of '{value}'")
 
     def type(self) -> tuple[Schema, bool]:
-        """The type that begins here, and whether it may be left out. Raises UnsupportedType."""
+        """The type that begins here, and True if it is optional. Raises UnsupportedType."""
         self._depth += 1
         self._spend(1)
         if self._depth > DEPTH_MAX:
@@ -128,7 +128,7 @@ class Reader:
                 return self._generic(name)
 
     def _elsewhere(self, place: int) -> Schema:
-        """The type that is declared at another place of the source."""
+        """The type that is declared at another position of the source."""
         here, self.place = self.place, place
         found, _ = self.type()
         self.place = here

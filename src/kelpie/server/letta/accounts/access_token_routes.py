@@ -21,7 +21,7 @@ OFFSET_MAX = 1_000_000
 
 
 class PolicyBody(BaseModel):
-    """What the token may do with one agent."""
+    """The access of the token to one agent."""
 
     type: Literal["agent"]
     id: str = Field(description="The id of the agent.")

@@ -1,4 +1,4 @@
-"""Users and organisations, for whoever runs the server."""
+"""Users and organizations, for the operator."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ class CreateOrganization(BaseModel):
 
 
 class UpdateOrganization(BaseModel):
-    """Changes to an organisation; what is left out or null stays."""
+    """Changes to an organization; omitted or null fields stay as they are."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,7 +44,7 @@ class CreateUser(BaseModel):
 
 
 class UpdateUser(BaseModel):
-    """Changes to a user; what is left out or null stays."""
+    """Changes to a user; omitted or null fields stay as they are."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Asks whether a password is the server's, and who the asker is."""
+"""Check of the server's password, and the identity of the client."""
 
 from fastapi import Request
 from pydantic import BaseModel, Field

@@ -1,6 +1,6 @@
-"""What a client may say about an agent, and its translation into the domain's words.
+"""Request bodies for agents, and their translation into domain records.
 
-Unknown fields are ignored, as Letta does; fields we know but cannot carry out yet are refused by name.
+Unknown fields are ignored, as in Letta; known fields that are not supported yet are refused by name.
 """
 
 from datetime import datetime
@@ -22,7 +22,13 @@ from kelpie.server.letta.agents.tool_rule_body import ToolRuleBody, tool_rule
 from kelpie.server.letta.blocks.body import CreateBlock, new_block
 from kelpie.server.letta.compatibility import unsupported
 from kelpie.server.letta.messages.body import MessageBody, new_message
-from kelpie.server.letta.models.body import EmbeddingConfig, LlmConfig, ModelSettings, ResponseFormat, settings_asked
+from kelpie.server.letta.models.body import (
+    EmbeddingConfig,
+    LlmConfig,
+    ModelSettings,
+    ResponseFormat,
+    requested_settings,
+)
 
 MAX_FILES_OPEN = 1000
 
@@ -30,7 +36,7 @@ Tokens = Annotated[int, Field(gt=0, le=2**53)]
 
 
 class _AgentFields(BaseModel):
-    """What can be said when an agent is made and when it is changed."""
+    """Fields of requests that create or change an agent."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -80,7 +86,7 @@ class _AgentFields(BaseModel):
 
 
 class CreateAgent(_AgentFields):
-    """An agent to be made; what is left out gets its default."""
+    """A new agent; omitted fields get their default."""
 
     name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
     agent_type: AgentType = AgentType.letta_v1_agent
@@ -106,8 +112,9 @@ class CreateAgent(_AgentFields):
 
 
 class UpdateAgent(_AgentFields):
-    """Changes to an agent; what is left out or null stays, but null clears `max_tokens`, `kelpie_budget`,
-    `kelpie_facts`, `kelpie_permissions` and `kelpie_limits`."""
+    """Changes to an agent; omitted or null fields stay as they are, but null clears `max_tokens`, `kelpie_budget`,
+    `kelpie_facts`, `kelpie_permissions` and `kelpie_limits`.
+    """
 
     name: str | None = None
     message_ids: MessageIds | None = None
@@ -118,7 +125,7 @@ class UpdateAgent(_AgentFields):
 
 
 def new_agent(body: CreateAgent) -> NewAgent:
-    """The agent a client asks for. Raises InvalidInput for what cannot be or is not carried out."""
+    """The agent that a client asks for. Raises InvalidInput for an invalid or unsupported field."""
     unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
     if body.max_tokens and (body.max_reasoning_tokens or 0) > body.max_tokens:
         raise InvalidInput("max_reasoning_tokens", f"must not be more than max_tokens ({body.max_tokens})")
@@ -193,12 +200,12 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
     """The fields both bodies share, without those that are null. Older ways to name the model come first."""
     fields: dict[str, Any] = {}
     if body.llm_config:
-        fields |= body.llm_config.asked()
+        fields |= body.llm_config.requested()
     if body.embedding_config:
-        fields |= body.embedding_config.asked()
+        fields |= body.embedding_config.requested()
     fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
     if body.model_settings is not None:
-        fields["model_settings"] = settings_asked(body.model_settings)
+        fields["model_settings"] = requested_settings(body.model_settings)
     if body.kelpie_budget is not None:
         fields["budget"] = body.kelpie_budget.budget()
     if body.kelpie_facts is not None:

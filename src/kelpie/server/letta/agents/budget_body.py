@@ -1,4 +1,4 @@
-"""What clients say of an agent's budget, and how it is shown to them. It is ours: Letta has no such field."""
+"""An agent's budget in requests and responses. It is Kelpie's own: Letta has no such field."""
 
 from typing import Annotated, Any, Self
 

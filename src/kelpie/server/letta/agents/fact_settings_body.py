@@ -1,4 +1,4 @@
-"""What clients say about the extraction of an agent's facts, and how it is shown to them. Letta has no such field."""
+"""Settings of fact extraction in requests and responses. They are Kelpie's own: Letta has no such field."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ from kelpie.core.memory.facts import EVERY_TURNS_MAX, FactSettings, settings_to_
 
 
 class FactSettingsBody(BaseModel):
-    """Whether facts are extracted from the agent's conversations, how often, and by which model."""
+    """Extraction of facts from the agent's conversations: on or off, how often, and by which model."""
 
     model_config = ConfigDict(extra="forbid")
 

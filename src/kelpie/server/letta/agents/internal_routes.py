@@ -1,4 +1,4 @@
-"""Second ways to blocks and agents that Letta keeps for its own programs; they do what the public ones do."""
+"""Second routes to blocks and agents that Letta keeps for its own programs; they do the same as the public ones."""
 
 from typing import Annotated
 

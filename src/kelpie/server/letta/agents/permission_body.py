@@ -1,4 +1,4 @@
-"""What clients say of an agent's permissions and limits, and how these are shown. They are ours: Letta has neither."""
+"""Permissions and limits of an agent in requests and responses. They are Kelpie's own: Letta has neither."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ class PermitsBody(BaseModel):
 
 
 class LimitsBody(BaseModel):
-    """What may be used in each hour (of UTC), and by one call in a sandbox; null is no limit."""
+    """Limits for each hour (UTC), and for one call in a sandbox; null is no limit."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""The agents resource: make, list, read, change, remove; and our own start, stop and restart of an activation."""
+"""The agents resource: create, list, read, change, delete; and Kelpie's own start, stop and restart."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ async def included(
     include: Annotated[list[Relation] | None, Query(description="Relations to load with the agent.")] = None,
     include_relationships: Annotated[list[str] | None, Query(deprecated=True)] = None,
 ) -> Include:
-    """Which relations a client gets: those it names; otherwise none for the 1.x SDKs and all for older clients."""
+    """The relations that a client gets: those it names; otherwise none for the 1.x SDKs and all for older clients."""
     asked = {*(include or ()), *(_OLD_NAMES.get(name, name) for name in include_relationships or ())}
     if not asked:
         return _NOTHING if sdk_v1 or include_relationships is not None else EVERYTHING
@@ -85,7 +85,7 @@ async def filters(
     identity_id: str | None = None,
     identifier_keys: Several = None,
 ) -> AgentQuery:
-    """Which agents are meant, hidden ones included."""
+    """The filter for agents, hidden ones included."""
     return AgentQuery(
         name=name,
         query_text=query_text,
@@ -123,7 +123,7 @@ async def selection(
 
 
 async def shapes(api: CallerApi, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
-    """Agents for the wire. What is not known of a model without asking its provider is left out."""
+    """Agents in Letta's JSON. Facts that only the model's provider knows are left out."""
     embeds = any(view.agent.embedding for view in views)
     embeddings = {info.handle: info for info in await api.models.embeddings()} if embeds else {}
     known = Facts(cache(api.models.known), embeddings)  # most agents of a page share their model

@@ -1,8 +1,8 @@
-"""An agent as Letta's clients see it. Every key is always there; what was not loaded is an empty list.
+"""An agent as Letta's clients see it. Every key is always there; a relation that was not loaded is an empty list.
 
-`llm_config`, `embedding_config` and `model_settings` are three old and new ways to say which model is used; they are
-made from the one choice we keep. `kelpie_status` and `paused_until` are ours: how the agent's activation is doing, and
-how long it rests.
+`llm_config`, `embedding_config` and `model_settings` are three old and new ways to name the model; they are made from
+the one stored choice. `kelpie_status` and `paused_until` are Kelpie's own: the state of the agent's activation, and the
+end of its pause.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from kelpie.server.letta.tools.shape import tool_shape
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of models by their handles, without asking a provider."""
+    """Known facts about models by their handles, without asking a provider."""
 
     model: Callable[[str], ModelFacts | None]
     embeddings: Mapping[str, EmbeddingFacts]
@@ -137,7 +137,7 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
     choice = agent.model
     provider, _, name = choice.handle.partition("/")
     kind = endpoint_type(facts, provider)
-    settings = _asked(choice)
+    settings = _requested_settings(choice)
     inner_thoughts = spec_for(agent).inner_thoughts
     thinking = settings.get("thinking") or {}
     return {
@@ -180,14 +180,14 @@ def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, A
         "strict": False,
         **_OWN_SETTINGS.get(kind, {}),
         **({"reasoning": None} if kind == "openai" and facts and facts.reasoning else {}),
-        **_asked(choice),
+        **_requested_settings(choice),
     }
     known = {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
     return shown | known | {"provider_type": kind}
 
 
-def _asked(choice: ModelChoice) -> dict[str, Any]:
-    """What the model is told."""
+def _requested_settings(choice: ModelChoice) -> dict[str, Any]:
+    """The model's settings as they are sent to it."""
     return {key: value for key, value in choice.settings.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""The tags resource: what agents and blocks are tagged with. The cursors are tags."""
+"""The tags resource: tags of agents and blocks. The cursors are tags."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Agents, blocks and groups that were made from a template: each carries the ids of its template and deployment."""
+"""Agents, blocks and groups made from a template: each carries the ids of its template and deployment."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ router = resource("/_internal_templates", "templates")
 BATCH_MAX = 1000
 
 
-# What is optional elsewhere must be given here, which the checker takes for a mistake.
+# Fields that are optional elsewhere are required here, which the checker takes for a mistake.
 # pyright: reportIncompatibleVariableOverride=false, reportGeneralTypeIssues=false
 
 

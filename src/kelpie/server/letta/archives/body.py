@@ -1,4 +1,4 @@
-"""What a client may say about archives and passages, and what it may look for."""
+"""Request bodies for archives and passages, and for their search."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ class CreateArchive(BaseModel):
 
 
 class UpdateArchive(BaseModel):
-    """Changes to an archive; what is left out or null stays."""
+    """Changes to an archive; omitted or null fields stay as they are."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -64,9 +64,9 @@ class MemoryBody(BaseModel):
 
 
 def new_archive(body: CreateArchive) -> NewArchive:
-    """Raises InvalidInput for what is no handle."""
+    """Raises InvalidInput for an invalid handle."""
     config = body.embedding_config
-    handle = body.embedding or (config.asked()["embedding"] if config else None)
+    handle = body.embedding or (config.requested()["embedding"] if config else None)
     if handle is not None and "/" not in handle:
         raise InvalidInput("embedding", "must have the form provider/model")
     chunk_size = config.embedding_chunk_size if config else None
@@ -78,7 +78,7 @@ def archive_changes(body: UpdateArchive) -> dict[str, Any]:
 
 
 def new_passage(body: PassageBody | MemoryBody, within: str = "") -> NewPassage:
-    """Raises InvalidInput for a date that cannot be; `within` tells whose."""
+    """Raises InvalidInput for an invalid date; `within` names the passage."""
     metadata = (body.metadata or {}) if isinstance(body, PassageBody) else {}
     return NewPassage(body.text, tuple(body.tags or ()), metadata, moment(f"{within}created_at", body.created_at))
 

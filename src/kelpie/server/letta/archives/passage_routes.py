@@ -1,7 +1,7 @@
 """An agent's archival memory, and the search for passages.
 
-A search says how it was made (`search_mode`), and when it could not be made by meaning, why (`search_note`): both keys
-are Kelpie's own. Where the answer is a list, which may be empty, headers say it too.
+A search reports its mode (`search_mode`), and the reason when it could not search by meaning (`search_note`): both keys
+are Kelpie's own. Where the answer is a list, which may be empty, headers report it too.
 """
 
 from datetime import datetime
@@ -20,7 +20,7 @@ from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath, PassagePath
 from kelpie.server.http.router import resource
-from kelpie.server.http.search_headers import how_shape
+from kelpie.server.http.search_headers import mode_headers
 from kelpie.server.http.times import moment
 from kelpie.server.letta.archives.body import MemoryBody, Tags, new_passage
 from kelpie.server.letta.archives.routes import passage_shapes
@@ -133,5 +133,5 @@ async def search_passages(api: CallerApi, body: SearchBody) -> JsonAnswer:
             {"passage": passage, "score": each.hit.score if each.hit else 0.0, "metadata": metadata | ranks(each.hit)}
             for passage, each in zip(shown, searched.found, strict=True)
         ],
-        headers=how_shape(searched.mode, searched.lacking, searched.lost),
+        headers=mode_headers(searched.mode, searched.lacking, searched.lost),
     )

@@ -1,4 +1,4 @@
-"""The archives resource, the passages in an archive, and which archive an agent uses."""
+"""The archives resource, the passages in an archive, and the archive of an agent."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -36,9 +36,10 @@ agent_router = resource("/agents/{agent_id}/archives", "archives")
 async def passage_shapes(
     api: CallerApi, passages: Sequence[Passage], archive: Archive | None = None
 ) -> list[dict[str, Any]]:
-    """Passages for the wire, each with the embedding model of its archive.
+    """Passages in Letta's JSON, each with the embedding model of its archive.
 
-    What was just stored comes with its archive: a look that fails afterwards would tell of a failure that was none.
+    A passage that was just stored comes with its archive: a read that fails afterwards would report a failure although
+    the passage is stored.
     """
     wanted = list(dict.fromkeys(passage.archive_id for passage in passages))
     archives = {archive.id: archive} if archive else await api.archives.get_many(wanted)
@@ -52,7 +53,7 @@ async def _archive_shapes(api: CallerApi, archives: Sequence[Archive]) -> list[d
 
 
 async def _with_progress(api: CallerApi, archive: Archive, progress: Progress) -> dict[str, Any]:
-    """An archive, and how far its vectors are: counting them is too much for every archive of a list."""
+    """An archive and the progress of its embedding: counting vectors is too much for every archive of a list."""
     return (await _archive_shapes(api, [archive]))[0] | {"kelpie_embedding": asdict(progress)}
 
 

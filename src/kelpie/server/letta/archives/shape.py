@@ -54,7 +54,7 @@ def passage_shape(passage: Passage, archive: Archive | None, embeddings: Embeddi
 
 
 def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
-    """A passage as a search of an agent's memory shows it, with the time where the agent lives."""
+    """A passage in the results of a search in an agent's memory, with the time in the agent's zone."""
     return {
         "id": passage.id,
         "timestamp": as_datetime(passage.created_at).astimezone(zone).isoformat(),
@@ -64,12 +64,12 @@ def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
 
 
 def told(searched: PassageResults) -> dict[str, Any]:
-    """How a search was made, and why not as asked: keys of our own."""
+    """The mode of a search, and the reason if it is not the requested one: keys of Kelpie's own."""
     notes = search_notes(searched.mode, searched.lacking, searched.lost)
     return {"search_mode": searched.mode, **({"search_note": " ".join(notes)} if notes else {})}
 
 
 def ranks(hit: Hit | None) -> dict[str, Any]:
-    """The places of a passage in the rankings it was found in."""
+    """The ranks of a passage in the rankings it was found in."""
     places = {} if hit is None else {"fts_rank": hit.words_rank, "vector_rank": hit.meaning_rank}
     return {name: place for name, place in places.items() if place is not None}

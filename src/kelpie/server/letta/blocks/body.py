@@ -1,4 +1,4 @@
-"""What a client may say about a memory block."""
+"""Request bodies for memory blocks."""
 
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ class CreateBlock(BaseModel):
 
 
 class UpdateBlock(BaseModel):
-    """Changes to a block; what is left out or null stays."""
+    """Changes to a block; omitted or null fields stay as they are."""
 
     model_config = ConfigDict(extra="ignore")
 

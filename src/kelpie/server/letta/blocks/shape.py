@@ -1,4 +1,4 @@
-"""A memory block as Letta's clients see it. Who made and changed it is stored but, as in Letta, not shown."""
+"""A memory block as Letta's clients see it. Its author and last editor are stored but, as in Letta, not shown."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""What clients of Letta expect and Kelpie answers differently or not at all."""
+"""Routes and fields of Letta that Kelpie answers differently or not at all."""

@@ -1,4 +1,4 @@
-"""Whether the server is there."""
+"""The health check."""
 
 from kelpie import __version__
 from kelpie.server.http.json_answer import JsonAnswer

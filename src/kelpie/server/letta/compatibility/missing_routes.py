@@ -1,7 +1,7 @@
-"""Routes of Letta that Kelpie does not have: a client that asks for one is told why, with 501, instead of a bare 404.
+"""Routes of Letta that Kelpie does not have: the client gets the reason, with 501, instead of a bare 404.
 
-Some come with a later version; some only made sense in Letta's cloud or are another vendor's to answer. Nothing here
-is a route: what exists is found first, and only what is found nowhere is looked up.
+Some come with a later version; some only made sense in Letta's cloud or belong to another vendor. Nothing here is a
+route: existing routes are matched first, and only a path that matches none is looked up.
 """
 
 import re
@@ -20,7 +20,7 @@ _AGENT_FILES = "Kelpie does not support agent files yet."
 _MCP = "Kelpie does not connect to MCP servers yet; it only stores their records."
 _VENV = "There is no environment to rebuild: Kelpie installs each set of packages once and never changes it."
 
-# The first that fits the path counts.
+# The first pattern that fits the path counts.
 _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/(anthropic|zai)/.*", _VENDOR),
     (r"/v1/git/.*", "Kelpie stores memory in its database, not in git; read and update blocks with /v1/blocks."),
@@ -48,7 +48,7 @@ _PATTERNS = tuple((re.compile(pattern), why) for pattern, why in _ABSENT)
 
 
 def why_absent(path: str) -> str | None:
-    """Why Kelpie does not have this path of Letta's; None when Letta did not have it either."""
+    """The reason why Kelpie does not have this path of Letta's; None when Letta did not have it either."""
     return next((why for pattern, why in _PATTERNS if pattern.fullmatch(path)), None)
 
 

@@ -1,6 +1,6 @@
-"""What Letta's API offers and this version does not carry out yet, in one table.
+"""Fields of Letta's API that this version does not support yet, in one table.
 
-Such a request is refused with the field's name instead of being accepted and quietly not done.
+A request that uses one is refused with the field's name instead of being accepted and silently not carried out.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ SEND_FIELDS: dict[str, str] = {
 
 
 def refuse(given: Mapping[str, Any], table: Mapping[str, str]) -> None:
-    """Raises InvalidInput for the first field of the table that asks for something; false and empty ask for nothing."""
+    """Raises InvalidInput for the first unsupported field that is set; false and empty values ask for nothing."""
     for name, sentence in table.items():
         if given.get(name):
             raise InvalidInput(name, sentence)

@@ -1,4 +1,4 @@
-"""Background runs over HTTP: sends that nobody waits for, and streams that are taken up again."""
+"""Background runs over HTTP: sends whose client does not wait, and streams that a client resumes."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ NUMBER_MAX = 2**53
 
 
 class FollowBody(BaseModel):
-    """From where a stream is read. News is told as it comes, so how often to look for it need not be said."""
+    """The position from which a stream is read. Events are sent as they come, so a polling interval has no effect."""
 
     model_config = ConfigDict(extra="ignore")
 

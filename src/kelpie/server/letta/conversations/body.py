@@ -1,4 +1,4 @@
-"""What clients say of a conversation when they open or change one."""
+"""Request bodies for conversations."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.conversations.conversations import NewConversation
 from kelpie.core.time import Micros, from_datetime
-from kelpie.server.letta.models.body import ModelSettings, settings_asked
+from kelpie.server.letta.models.body import ModelSettings, requested_settings
 
 _Window = Annotated[int, Field(gt=0, le=2**53)]
 
@@ -43,7 +43,7 @@ def new_conversation(body: CreateConversation) -> NewConversation:
         summary=body.summary,
         description=body.description,
         model=body.model,
-        model_settings=settings_asked(body.model_settings) if body.model_settings else None,
+        model_settings=requested_settings(body.model_settings) if body.model_settings else None,
         context_window_limit=body.context_window_limit,
         hidden=body.hidden,
         isolated_labels=tuple(body.isolated_block_labels or ()),
@@ -51,10 +51,10 @@ def new_conversation(body: CreateConversation) -> NewConversation:
 
 
 def conversation_changes(body: UpdateConversation, now: Micros) -> dict[str, Any]:
-    """What was really sent, by the name of the field it is kept in; null clears it."""
+    """The fields that were sent, by the name of the stored field; null clears it."""
     changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
     if body.model_settings is not None:
-        changes["model_settings"] = settings_asked(body.model_settings)
+        changes["model_settings"] = requested_settings(body.model_settings)
     if body.last_message_at is not None:
         changes["last_message_at"] = from_datetime(body.last_message_at)
     if "archived" in changes:

@@ -1,4 +1,4 @@
-"""Cancelling runs, of an agent or of a conversation. The answer says of each run whether it is over."""
+"""Cancelling of runs, of an agent or of a conversation. The answer says for each run if it has ended."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,7 +14,7 @@ router = resource("", "messages")
 
 
 class CancelBody(BaseModel):
-    """Which runs to cancel; all that have not ended when none are named."""
+    """The runs to cancel; all that have not ended when none are named."""
 
     model_config = ConfigDict(extra="ignore")
 

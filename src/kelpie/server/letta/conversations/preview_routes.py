@@ -1,4 +1,4 @@
-"""An agent's model outside of a turn: the payload that a message would make, and questions without memory."""
+"""An agent's model outside of a turn: preview of the payload for a message, and generation without memory."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ router = resource("", "messages")
 
 
 class ThreadSend(SendBody):
-    """A message for a conversation, which streams unless told otherwise."""
+    """A message for a conversation, which streams unless `streaming` is false."""
 
     agent_id: str | None = None
     streaming: bool = True

@@ -1,6 +1,6 @@
-"""The conversations resource: threads of an agent, their records and what is said in them.
+"""The conversations resource: conversations of an agent, their records and messages.
 
-An agent's own thread goes by the name `default`.
+The agent's own conversation has the name `default`.
 """
 
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ OfAgent = Annotated[str | None, Query(description="The agent whose default conve
 
 
 class ThreadBody(BaseModel):
-    """Whose default conversation is meant, where the path says `default`."""
+    """The agent whose default conversation is meant, where the path says `default`."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -142,7 +142,7 @@ async def list_conversation_messages(
 ) -> JsonAnswer:
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     if conversation_id == "default" and agent_id is None:
-        return JsonAnswer([])  # nobody's thread: as with a conversation that does not exist
+        return JsonAnswer([])  # a default conversation without an agent: as with one that does not exist
     thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
     if isinstance(thread, AgentId):
         page = MessageQuery(count, message_cursor(after), message_cursor(before), newest, conversation_id="default")
@@ -155,7 +155,7 @@ async def list_conversation_messages(
 
 
 def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | AgentId:
-    """The conversation, or the agent whose default one is meant. Raises NotFound for a default one of nobody."""
+    """The conversation, or the agent whose default one is meant. Raises NotFound for a default one without an agent."""
     if conversation_id.startswith("agent-"):
         return AgentId(conversation_id)
     if conversation_id != "default":
@@ -168,7 +168,7 @@ def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | Ag
 
 
 def _known(text: str | None) -> MessageId | None:
-    """A cursor that is ignored when it cannot be one."""
+    """A cursor that is ignored when it is invalid."""
     try:
         return None if text is None else MessageId.parse(text)
     except InvalidId:

@@ -1,4 +1,6 @@
-"""A conversation as Letta's clients see it. Which messages its model sees is told only where one is read by itself."""
+"""A conversation as Letta's clients see it. The ids of the messages in its context are included only when a single
+conversation is read.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Context windows: where they go, and compaction on request."""
+"""Context windows: their usage, and compaction on request."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ router = resource("", "context windows")
 
 
 class CompactionBody(BaseModel):
-    """How to compact this time, field by field over the agent's own settings."""
+    """Settings for this compaction, field by field over the agent's own settings."""
 
     model_config = ConfigDict(extra="ignore")
 

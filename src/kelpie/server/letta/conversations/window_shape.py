@@ -1,4 +1,4 @@
-"""The overview of a context window, and a message as it is stored, in Letta's shapes."""
+"""The usage of a context window, and a message as it is stored, in Letta's JSON."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def overview_shape(seen: WindowUsage) -> dict[str, Any]:
 
 
 def stored_message(message: Message, user_id: str | None) -> dict[str, Any]:
-    """A message as it is stored, not as clients are shown it."""
+    """A message as it is stored, not as clients see it."""
     first = next(iter(message.tool_returns), None)
     return {
         "id": message.id,

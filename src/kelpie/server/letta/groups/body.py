@@ -1,4 +1,4 @@
-"""What clients say of a group. How it is led is one object whose `manager_type` tells which fields it has."""
+"""Request bodies for groups. The manager is one object whose `manager_type` decides which fields it has."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -91,7 +91,7 @@ class UpdateGroup(_Part):
 
 
 def new_group(body: CreateGroup) -> NewGroup:
-    """Raises InvalidInput for a malformed id and for what is not carried out yet."""
+    """Raises InvalidInput for a malformed id and for an unsupported field."""
     return NewGroup(
         agent_ids=tuple(map(AgentId.parse, body.agent_ids)),
         description=body.description,
@@ -103,7 +103,7 @@ def new_group(body: CreateGroup) -> NewGroup:
 
 
 def group_changes(body: UpdateGroup) -> dict[str, Any]:
-    """What was really sent; null means nothing, as in Letta. Raises InvalidInput."""
+    """The fields that were sent; null means nothing, as in Letta. Raises InvalidInput."""
     sent = {name: value for name in body.model_fields_set if (value := getattr(body, name)) is not None}
     changes: dict[str, Any] = {name: sent[name] for name in ("description", "project_id") if name in sent}
     if "agent_ids" in sent:
@@ -116,7 +116,7 @@ def group_changes(body: UpdateGroup) -> dict[str, Any]:
 
 
 def _manager(config: _Part, names: Iterable[str]) -> dict[str, Any]:
-    """The fields of a `Manager` that the configuration gives."""
+    """The fields of a `Manager` in the configuration."""
     given = {name: getattr(config, name) for name in names if name != "manager_type"}
     kind = ManagerType(getattr(config, "manager_type"))  # noqa: B009 - every one has it, the family does not know
     if (leader := given.get("manager_agent_id")) is not None:

@@ -1,8 +1,8 @@
-"""Writing to a group, as one answer or as a stream. Letta has no such route any more; ours answers as an agent does,
-and every message tells which of the agents speaks.
+"""Messages to a group, as one answer or as a stream. Letta has no such route any more; Kelpie's answers like an
+agent's, and every message names the agent that speaks.
 
-A member that fails is told beside what the others say, as `kelpie_failures`: the stream's protocol knows errors only as
-its end.
+A member that fails is reported beside the other members' messages, as `kelpie_failures`: the stream's protocol knows
+errors only as its end.
 """
 
 from collections.abc import AsyncIterator
@@ -16,14 +16,14 @@ from kelpie.agent.multi_agent.group_chat import Ended, Failed, Listener, Spoke
 from kelpie.core.errors import InvalidInput, InvariantBroken
 from kelpie.server.http import sse
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.errors import Halfway, error_frame, refusal
+from kelpie.server.http.errors import PartialFailure, error_frame, refusal
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import GroupPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.body import SendBody, send_command
 from kelpie.server.letta.messages.shape import View, envelope
-from kelpie.server.letta.messages.stream_shape import shown, stop_shape, usage_shape
+from kelpie.server.letta.messages.stream_shape import commit_messages, stop_shape, usage_shape
 
 router = resource("/groups", "groups")
 
@@ -66,18 +66,18 @@ async def _sent(api: CallerApi, group_id: GroupPath, body: SendBody, *, streamin
 
 
 async def _whole(ear: Listener, view: View) -> dict[str, Any]:
-    """The answer that is not streamed. Raises what the meeting failed with."""
+    """The answer that is not streamed. Raises the error of the group chat."""
     found, failures = list[dict[str, Any]](), list[dict[str, Any]]()
     async with aclosing(ear.events()) as events:
         async for event in events:
             match event:
                 case Spoke():
-                    found += _said(event, ear, view)
+                    found += _member_messages(event, ear, view)
                 case Failed():
                     failures.append(_failure(event))
                 case Ended():
                     if event.error:
-                        raise Halfway(event.error) if found else event.error
+                        raise PartialFailure(event.error) if found else event.error
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason),
@@ -106,7 +106,7 @@ async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
         async for event in events:
             match event:
                 case Spoke():
-                    for message in _said(event, ear, view):
+                    for message in _member_messages(event, ear, view):
                         yield sse.frame(message)
                 case Failed():
                     failures.append(_failure(event))
@@ -120,12 +120,12 @@ async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
                     yield sse.DONE
 
 
-def _said(spoke: Spoke, ear: Listener, view: View) -> list[dict[str, Any]]:
-    """What one of the agents says: its messages, each with who it is."""
+def _member_messages(spoke: Spoke, ear: Listener, view: View) -> list[dict[str, Any]]:
+    """The messages of one of the agents, each with its sender."""
     match spoke.event:
         case MessageCommitted():
             who = {"sender_id": spoke.member.id, "group_id": ear.group_id}
-            return [m | who | {"name": m["name"] or spoke.member.name} for m in shown(spoke.event, view)]
+            return [m | who | {"name": m["name"] or spoke.member.name} for m in commit_messages(spoke.event, view)]
         case TurnEnded() | Lagged():
             raise InvariantBroken(f"{spoke.run_id}: a group chat reported the end of a turn")
         case _:

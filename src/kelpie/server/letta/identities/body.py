@@ -1,4 +1,4 @@
-"""What a client may say about an identity. Unknown fields are refused, as Letta does here."""
+"""Request bodies for identities. Unknown fields are refused, as in Letta."""
 
 from typing import Annotated, Any
 
@@ -43,7 +43,7 @@ class _Relations(BaseModel):
     properties: Properties | None = None
 
     def relations(self) -> dict[str, Any]:
-        """What both ways of changing an identity have in common. Raises InvalidId."""
+        """Fields that both requests that change an identity share. Raises InvalidId."""
         return {
             "properties": None if self.properties is None else properties_of(self.properties),
             "agent_ids": None if self.agent_ids is None else tuple(AgentId.parse(one) for one in self.agent_ids),
@@ -52,7 +52,7 @@ class _Relations(BaseModel):
 
 
 class CreateIdentity(_Relations):
-    """An identity to be made, or found by its key and changed."""
+    """A new identity, or changes to the one with this key."""
 
     identifier_key: Key = Field(description="The client's own key for the identity, unique within a project.")
     name: Name
@@ -61,7 +61,7 @@ class CreateIdentity(_Relations):
 
 
 class UpdateIdentity(_Relations):
-    """Changes to an identity; what is left out or null stays, properties and links are added."""
+    """Changes to an identity; omitted or null fields stay as they are, properties and links are added."""
 
     identifier_key: Key | None = None
     name: Name | None = None

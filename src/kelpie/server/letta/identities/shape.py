@@ -1,7 +1,7 @@
 """An identity as Letta's clients see it.
 
-`agent_ids` and `block_ids` are deprecated and always empty, as in Letta: what is linked is listed, page by page, by
-the identity's own routes.
+`agent_ids` and `block_ids` are deprecated and always empty, as in Letta: linked agents and blocks are listed, page by
+page, by the identity's own routes.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a client may say about MCP servers, in the words of both of Letta's APIs for them."""
+"""Request bodies for MCP servers, in the fields of both of Letta's APIs for them."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -81,14 +81,14 @@ class HttpChange(_NetworkChange):
 
 
 class UpdateServer(_Strict):
-    """Changes to a server; what is left out or null stays."""
+    """Changes to a server; omitted or null fields stay as they are."""
 
     server_name: str | None = None
     config: Annotated[StdioChange | SseChange | HttpChange, Field(discriminator="mcp_server_type")]
 
 
 class OldServer(BaseModel):
-    """A server in the words of the older API; without a `type`, what is given tells which kind it is."""
+    """A server in the fields of the older API; without a `type`, the other fields decide which kind it is."""
 
     server_name: str
     type: McpServerType | None = None
@@ -112,7 +112,7 @@ class OldServer(BaseModel):
 
 
 class OldChange(_Strict):
-    """Changes to a server in the words of the older API; what is left out or null stays."""
+    """Changes to a server in the fields of the older API; omitted or null fields stay as they are."""
 
     server_name: str | None = None
     stdio_config: OldServer | None = None
@@ -133,7 +133,7 @@ def old_config(body: OldServer) -> McpConfig:
 
 
 def config_change(body: StdioChange | SseChange | HttpChange) -> Change:
-    """What the body makes of a configuration. It raises InvalidInput when that is of another kind."""
+    """The change of a configuration in the body. It raises InvalidInput when the stored one is of another kind."""
     wanted = McpServerType(body.mcp_server_type)
 
     def change(before: McpConfig) -> McpConfig:

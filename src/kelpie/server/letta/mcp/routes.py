@@ -1,6 +1,6 @@
-"""MCP servers as records, through Letta's newer API and its older one, which goes by names.
+"""MCP servers as records, through Letta's newer API and its older one, which uses names.
 
-A record starts nothing: what speaks to a server is refused until there is something that does.
+A record starts nothing: requests that would talk to an MCP server are refused until Kelpie supports that.
 """
 
 from starlette.responses import Response
@@ -57,7 +57,9 @@ async def delete_server(api: CallerApi, mcp_server_id: str) -> Response:
 
 @router.get("/{mcp_server_id}/tools", summary="List the tools stored for an MCP server", response_model=None)
 async def list_server_tools(mcp_server_id: str) -> JsonAnswer:
-    """None yet: they are stored when a server is spoken to. An unknown server has none either, as in Letta."""
+    """Always empty for now: tools are stored when Kelpie connects to a server. An unknown server has none either, as in
+    Letta.
+    """
     return JsonAnswer([])
 
 

@@ -1,6 +1,6 @@
-"""How clients search messages, and how they hand in what was said elsewhere.
+"""Request bodies for the search in messages, and for messages captured elsewhere.
 
-`page` is Kelpie's own: which page of `limit` results, counted from 0.
+`page` is Kelpie's own: the page of `limit` results, counted from 0.
 """
 
 import re
@@ -29,7 +29,7 @@ _Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 def _whole_day(given: Any) -> Any:
-    """A day as an end is meant with all of its hours."""
+    """A date as an end includes all of its hours."""
     return f"{given}T23:59:59.999999" if isinstance(given, str) and _DAY.fullmatch(given) else given
 
 
@@ -59,7 +59,7 @@ class SearchAgentMessages(SearchMessages):
 
 
 def search_of(body: SearchMessages) -> MessageSearch:
-    """Raises InvalidInput for a malformed id, a page too far, or a stretch of time that ends before it begins."""
+    """Raises InvalidInput for a malformed id, a page too far, or a time span that ends before it begins."""
     since, until = moment("start_date", body.start_date), moment("end_date", body.end_date)
     if since is not None and until is not None and until < since:
         raise InvalidInput("end_date", "is before 'start_date'; swap them, or omit one")
@@ -85,13 +85,13 @@ def _reach(limit: int, page: int) -> int:
 
 
 def page_of(body: SearchMessages, found: Sequence[Found]) -> Sequence[Found]:
-    """What is on the page that was asked for."""
+    """The results on the requested page."""
     start = (body.page or 0) * body.limit
     return found[start : start + body.limit]
 
 
 class CaptureMessages(BaseModel):
-    """What another program sent to a model, and what came back."""
+    """Messages that another program sent to a model, and the answer."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -102,7 +102,7 @@ class CaptureMessages(BaseModel):
 
 
 def captured(body: CaptureMessages) -> list[NewMessage]:
-    """What was said, oldest first. Raises InvalidInput for a message without a role or text."""
+    """The captured messages, oldest first. Raises InvalidInput for a message without a role or text."""
     said = [_captured(message) for message in body.request_messages]
     answer = body.response_dict.get("content")
     if answer:

@@ -1,6 +1,6 @@
-"""Messages of all agents: read through, searched, and handed in from elsewhere.
+"""Messages of all agents: list, search, and capture from elsewhere.
 
-A search says in its headers how it was made, and when it could not be made as asked, why: its results are a bare list.
+A search reports its mode in headers, and the reason when that is not the requested one: its results are a bare list.
 """
 
 from typing import Annotated
@@ -13,7 +13,7 @@ from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, Order, message_cursor
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
-from kelpie.server.http.search_headers import how_shape
+from kelpie.server.http.search_headers import mode_headers
 from kelpie.server.letta.message_search.body import (
     CaptureMessages,
     SearchAgentMessages,
@@ -54,7 +54,7 @@ async def list_all_messages(
 async def search_all_messages(api: CallerApi, body: SearchMessages) -> JsonAnswer:
     recalled = await api.recall.search(search_of(body))
     found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
-    return JsonAnswer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
+    return JsonAnswer(found, headers=mode_headers(recalled.mode, recalled.lacking, recalled.lost))
 
 
 @router.post(
@@ -64,7 +64,7 @@ async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> Js
     recalled, user = await api.recall.search(search_of(body)), api.caller.user_id
     places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
     found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
-    return JsonAnswer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
+    return JsonAnswer(found, headers=mode_headers(recalled.mode, recalled.lacking, recalled.lost))
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""Messages that a search found, as Letta's clients see them: flat, or as the row that is stored."""
+"""Messages found by a search, as Letta's clients see them: flat, or as the stored row."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def found_shape(message: Message) -> dict[str, Any]:
 
 
 def ranked_shape(message: Message, hit: Hit | None, place: int, user_id: str) -> dict[str, Any]:
-    """One result with its places in the rankings; the newest, when nothing was looked for, have only their order."""
+    """One result with its ranks; the newest messages, when there is no query, have only their order."""
     return {
         "embedded_text": message.said,
         "message": stored_message(message, user_id),

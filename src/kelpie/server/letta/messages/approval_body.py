@@ -1,4 +1,4 @@
-"""Answers to calls that wait, as clients send them: rulings, results of the client's own tools, and the older forms."""
+"""Answers to waiting calls in requests: approval decisions, results of the client's own tools, and the older forms."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ LINES_MAX = 10_000
 
 
 class ApprovalBody(BaseModel):
-    """A person's word on one call."""
+    """A decision on one call: approve or deny."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -31,7 +31,7 @@ class ApprovalBody(BaseModel):
 
 
 class ToolReturnBody(BaseModel):
-    """What a client's own tool has given back."""
+    """The result of a client's own tool."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -44,7 +44,7 @@ class ToolReturnBody(BaseModel):
 
 
 def _guessed(value: Any) -> Any:
-    """An answer whose type was left out is a result if it has one."""
+    """An answer without a type is a result if it has one."""
     if isinstance(value, dict) and "type" not in value:
         return {**value, "type": "tool" if "tool_return" in value else "approval"}
     return value
@@ -54,7 +54,7 @@ AnswerBody = Annotated[Annotated[ApprovalBody | ToolReturnBody, Field(discrimina
 
 
 class ClientToolBody(BaseModel):
-    """A tool that the client runs by itself."""
+    """A tool that the client runs itself."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -64,7 +64,7 @@ class ClientToolBody(BaseModel):
 
 
 class ApprovalFields(BaseModel):
-    """The fields with which a message answers calls that wait."""
+    """The fields with which a message answers waiting calls."""
 
     approvals: Annotated[list[AnswerBody], Field(max_length=ANSWERS_MAX)] | None = None
     tool_returns: Annotated[list[ToolReturnBody], Field(max_length=ANSWERS_MAX)] | None = None
@@ -104,7 +104,7 @@ def _returned(body: ToolReturnBody) -> ToolReturn:
 
 
 def client_tools(bodies: list[ClientToolBody]) -> tuple[ClientTool, ...]:
-    """Raises InvalidInput for two of one name, and for parameters that are no object."""
+    """Raises InvalidInput for two tools of one name, and for parameters that are not an object."""
     names = [body.name for body in bodies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidInput("client_tools", f"names must be unique; repeated: {', '.join(twice)}")

@@ -34,7 +34,7 @@ async def _frames(api: CallerApi, run: Run, frames: StreamFrames, opening: bytes
 
 
 def view_of(config: Mapping[str, Any]) -> View:
-    """How the client that made a run wanted its messages."""
+    """The view of messages that the client of the run asked for."""
     types = config.get("include_return_message_types")
     return View(
         config.get("use_assistant_message", True),

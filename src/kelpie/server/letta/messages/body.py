@@ -1,4 +1,4 @@
-"""What a client may send to an agent, and its translation into a command for the agent's lane."""
+"""Request bodies for messages to an agent, and their translation into a send request."""
 
 from typing import Annotated, Literal
 
@@ -47,7 +47,7 @@ class MessageBody(ApprovalFields):
 
 
 class ClientSkill(BaseModel):
-    """A skill of the client's surroundings: where its description is, and what it is for."""
+    """A skill of the client's environment: the place of its description, and its purpose."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -110,7 +110,7 @@ class SendBody(BaseModel):
 
 
 class AsyncBody(SendBody):
-    """The same for a send that nobody waits for."""
+    """The same for a send whose client does not wait."""
 
     callback_url: str | None = Field(
         None, max_length=2048, description="URL (http or https) that gets a POST when the run has ended."
@@ -125,7 +125,7 @@ class ThreadSendBody(SendBody):
 
 
 def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_DEFAULT) -> SendRequest:
-    """The command for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
+    """The send request for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
     if not streaming:
         _refuse_streaming_options(body)
     unsupported.refuse({name: getattr(body, name) for name in unsupported.SEND_FIELDS}, unsupported.SEND_FIELDS)

@@ -1,7 +1,7 @@
-"""What a message or a tool's result is made of, as clients send it: text, or a list of text and image parts.
+"""Content of a message or of a tool's result in requests: text, or a list of text and image parts.
 
-Images are checked here for what no provider would take: an unknown kind, broken base64, too many or too large ones.
-Whether the agent's model can see at all is asked where the model is known.
+Images are checked here for what no provider accepts: an unknown kind, broken base64, too many or too large ones. The
+agent package checks if the agent's model can see images.
 """
 
 import binascii
@@ -20,7 +20,7 @@ _DETAILS = frozenset({"low", "high", "auto"})
 
 
 def content_parts(content: Content, field: str) -> tuple[Part, ...]:
-    """The parts of what was said. Raises InvalidInput when there is nothing in it or a part is of another kind."""
+    """The parts of a message. Raises InvalidInput when it is empty or a part is of another kind."""
     parts = (Text(content),) if isinstance(content, str) else _parts(content, field)
     if not any(isinstance(part, Image) or (isinstance(part, Text) and part.text) for part in parts):
         raise InvalidInput(field, "must not be empty")

@@ -1,4 +1,4 @@
-"""Sending messages to an agent, as one answer or as a stream, and reading its history."""
+"""Sending of messages to an agent, as one answer or as a stream, and its message history."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -14,7 +14,7 @@ from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.errors import Halfway, Unprocessable
+from kelpie.server.http.errors import PartialFailure, Unprocessable
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, Order
 from kelpie.server.http.path_ids import AgentPath, MessagePath
@@ -24,7 +24,13 @@ from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.background_stream import following
 from kelpie.server.letta.messages.body import SendBody, send_command
 from kelpie.server.letta.messages.shape import View, messages, wire_messages
-from kelpie.server.letta.messages.stream_shape import StreamFrames, shown, stop_shape, told, usage_shape
+from kelpie.server.letta.messages.stream_shape import (
+    StreamFrames,
+    commit_messages,
+    compaction_messages,
+    stop_shape,
+    usage_shape,
+)
 
 router = resource("", "messages")
 
@@ -98,9 +104,9 @@ async def retrieve_message(api: CallerApi, message_id: MessagePath) -> JsonAnswe
 async def respond(
     api: CallerApi, agent_id: AgentId, body: SendBody, *, streaming: bool, conversation: str | None = None
 ) -> Response:
-    """Hands messages to an agent and gives its answer, as a stream or whole.
+    """Sends messages to an agent and returns its answer, as a stream or whole.
 
-    Whoever names the conversation has it alone: while it has a turn, another is refused. Raises what sending raises.
+    A send that names a conversation is refused while a turn of that conversation runs. Raises what sending raises.
     """
     send = send_command(body, streaming=streaming, max_steps=api.settings.max_steps)
     if conversation is not None:
@@ -113,7 +119,7 @@ async def respond(
 
 
 async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
-    """The answer to a send that is not streamed. Raises what the turn failed with."""
+    """The answer to a send that is not streamed. Raises the error of the turn."""
     found: list[dict[str, Any]] = []
     began = False  # whether anything of the turn is in the history
     async with aclosing(turn.events()) as events:
@@ -121,12 +127,12 @@ async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
             match event:
                 case MessageCommitted():
                     began = True
-                    found += shown(event, view)
+                    found += commit_messages(event, view)
                 case Compacting():
-                    found += told(event, view)
+                    found += compaction_messages(event, view)
                 case TurnEnded():
                     if event.error:
-                        raise Halfway(event.error) if began else event.error
+                        raise PartialFailure(event.error) if began else event.error
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason, event.detail, event.budget),
@@ -147,15 +153,15 @@ def _streamed(api: CallerApi, agent_id: AgentId, body: SendBody, turn: TurnStrea
     world = api.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
     settings = api.settings
-    told = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
-    return EventStream(told, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
+    data = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
+    return EventStream(data, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
 async def _until_left(turn: TurnStream, frames: StreamFrames) -> AsyncIterator[bytes]:
     """The same for a client that wants the turn to end with its stream."""
     try:
-        async with aclosing(_frames(turn, frames)) as told:
-            async for data in told:
+        async with aclosing(_frames(turn, frames)) as written:
+            async for data in written:
                 yield data
     finally:
         if not turn.has_ended:
@@ -163,7 +169,7 @@ async def _until_left(turn: TurnStream, frames: StreamFrames) -> AsyncIterator[b
 
 
 async def _frames(turn: TurnStream, frames: StreamFrames) -> AsyncGenerator[bytes, None]:
-    """What is there already goes out in one write: the busier the server, the fewer writes a turn needs."""
+    """Joins frames that are ready into one write: the busier the server, the fewer writes a turn needs."""
     pending = b""
     async with aclosing(turn.events()) as events:
         async for event in events:

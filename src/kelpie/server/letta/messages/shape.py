@@ -1,7 +1,7 @@
 """A stored message as Letta's clients see it: one row becomes one or several wire messages that share its id.
 
-Order: the parts of the content, then one message with the tool calls. Each has its own `otid`, made from the row's
-uuid and the place of the message in the row, so a client can tell them apart and match deltas with them.
+Order: the parts of the content, then one message with the tool calls. Each has its own `otid`, made from the row's uuid
+and the position of the message in the row, so a client can tell them apart and match deltas with them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,9 @@ _PLACE_BITS = 0x7F
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a client wants messages; with `use_assistant_message`, a call of the answering tool is shown as an answer."""
+    """The message format a client asked for; with `use_assistant_message`, a call of the answering tool is shown as an
+    answer.
+    """
 
     use_assistant_message: bool = True
     tool_name: str = "send_message"
@@ -66,12 +68,12 @@ def wire_messages(row: Message, view: View = PLAIN) -> list[dict[str, Any]]:
     elif row.role is Role.approval:
         found = [_answers(row)]
     else:
-        found = [_said(row)]
+        found = [_input_message(row)]
     return [message for message in found if view.shows(message["message_type"])]
 
 
-def place_otid(message_id: MessageId, place: int) -> str:
-    """The id of the message at a place within its row: the row's uuid, its low seven bits replaced."""
+def part_otid(message_id: MessageId, place: int) -> str:
+    """The id of the message at a position within its row: the row's uuid, its low seven bits replaced."""
     uuid = message_id.uuid
     return f"{uuid[:-2]}{(int(uuid[-2:], 16) & ~_PLACE_BITS) | (place & _PLACE_BITS):02x}"
 
@@ -88,7 +90,7 @@ def envelope(
     sender_id: str | None = None,
     is_err: bool = False,
 ) -> dict[str, Any]:
-    """What every message carries; null keys are sent, as clients expect."""
+    """The keys of every message; null keys are sent, as clients expect."""
     return {
         "id": message_id,
         "date": date(at),
@@ -108,7 +110,7 @@ def call_shape(call: ToolCall) -> dict[str, Any]:
 
 
 def answer_in(call: ToolCall, kwarg: str) -> str | None:
-    """The text that a call of the answering tool says; None when its arguments cannot be read."""
+    """The text of a call of the answering tool; None when its arguments cannot be read."""
     try:
         arguments = orjson.loads(call.arguments)
     except orjson.JSONDecodeError:
@@ -131,8 +133,8 @@ def _of_row(row: Message, message_type: str, otid: str | None, name: str | None 
     )
 
 
-def _said(row: Message) -> dict[str, Any]:
-    """What a user or the system said. A summary reads as a user's message."""
+def _input_message(row: Message) -> dict[str, Any]:
+    """A message of a user or of the system. A summary reads as a user's message."""
     kind = "system_message" if row.role is Role.system else "user_message"
     content: Any = row.text
     if row.role is not Role.system and (len(row.content) > 1 or any(isinstance(part, Image) for part in row.content)):
@@ -142,7 +144,7 @@ def _said(row: Message) -> dict[str, Any]:
 
 def _summary(row: Message) -> dict[str, Any]:
     read = read_summary(row)
-    head = _of_row(row, "summary_message", place_otid(row.id, 0), row.name)
+    head = _of_row(row, "summary_message", part_otid(row.id, 0), row.name)
     return head | {"summary": read.text, "compaction_stats": read.stats}
 
 
@@ -162,7 +164,7 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def add(message_type: str, **fields: Any) -> None:
-        found.append(_of_row(row, message_type, place_otid(row.id, len(found)), row.name) | fields)
+        found.append(_of_row(row, message_type, part_otid(row.id, len(found)), row.name) | fields)
 
     for part in row.content:
         match part:
@@ -192,12 +194,12 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
 
 
 def request_shape(row: Message) -> dict[str, Any]:
-    """The message that asks, of a reply with calls that wait."""
+    """The approval request of a reply with waiting calls."""
     return _assistant(row, PLAIN)[-1]
 
 
 def _answers(row: Message) -> dict[str, Any]:
-    """What somebody said to calls that waited; the old single fields tell the first of it."""
+    """Answers to waiting calls; the old single fields show the first of them."""
     first = row.answers[0] if row.answers else None
     ruling = first if isinstance(first, ApprovalDecision) else None
     return _of_row(row, "approval_response_message", row.otid, row.name) | {
@@ -227,10 +229,10 @@ def _tool_returns(row: Message, view: View) -> list[dict[str, Any]]:
     if not shown:
         return []
     shapes = [_return_shape(result) for result in shown]
-    # The deprecated fields beside the list know text alone.
+    # The deprecated fields beside the list hold text alone.
     first = {key: value for key, value in shapes[0].items() if key != "type"} | {"tool_return": shown[0].text}
     named = row.name is None or row.name in {result.name for result in shown}
-    message = _of_row(row, "tool_return_message", place_otid(row.id, 0), row.name if named else shown[0].name)
+    message = _of_row(row, "tool_return_message", part_otid(row.id, 0), row.name if named else shown[0].name)
     return [message | first | {"tool_returns": shapes}]
 
 

@@ -1,10 +1,10 @@
 """The events of a turn as the frames of a stream.
 
-Step mode sends whole messages when they are durable. Token mode sends deltas that share id and `otid` with the
-message they belong to, and leaves out messages that went out as deltas. Tool calls as deltas leave out their null
-keys, except for those that wait for approval, and their `tool_calls` is the single delta, as Letta's SDKs have learned
-to expect. The frames of a background run are numbered: made again from the same events they are the same, so
-a reader can go on after any of them.
+Step mode sends whole messages when they are durable. Token mode sends deltas that share id and `otid` with the message
+they belong to, and leaves out messages that were sent as deltas. Tool calls as deltas leave out their null keys, except
+for those that wait for approval, and their `tool_calls` is the single delta, as Letta's SDKs have learned to expect.
+The frames of a background run are numbered: made again from the same events they are the same, so a reader can go on
+after any of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,14 +30,14 @@ from kelpie.core.ids import AgentId, RunId
 from kelpie.core.time import Micros
 from kelpie.server.http import sse
 from kelpie.server.http.errors import error_frame
-from kelpie.server.letta.messages.shape import View, envelope, place_otid, wire_messages
+from kelpie.server.letta.messages.shape import View, envelope, part_otid, wire_messages
 
 LAGGED = "The client read this stream too slowly, so the server closed it"
 CUT = "This stream is longer than the server stores"
 
 
 class StreamFrames:
-    """Makes the frames of one turn. It remembers which tool call a fragment belongs to, and how far it has counted.
+    """Makes the frames of one turn. Keeps the tool call that a fragment belongs to, and the number of the last frame.
 
     With `after`, frames are numbered, and those up to it are left out; number 1 is the ping that opens the stream.
     """
@@ -51,12 +51,12 @@ class StreamFrames:
         self._answers: dict[str, StringField] = {}
 
     def of(self, event: TurnEvent) -> Iterator[bytes]:
-        """The frames that tell this event; the last event ends with [DONE]."""
+        """The frames of this event; the last event ends with [DONE]."""
         match event:
             case TurnOpened():
                 return
             case MessageCommitted():
-                for message in () if event.previewed else shown(event, self._view):
+                for message in () if event.previewed else commit_messages(event, self._view):
                     yield from self._frame(message)
             case AnswerDelta():
                 yield from self._answer(event, event.text)
@@ -70,7 +70,7 @@ class StreamFrames:
             case CallDelta():
                 yield from self._call(event)
             case Compacting():
-                for message in told(event, self._view):
+                for message in compaction_messages(event, self._view):
                     yield from self._frame(message)
             case StepAbandoned():
                 yield from self._frame(_abandoned(event, self._run_id))
@@ -82,20 +82,23 @@ class StreamFrames:
                 yield from self._incomplete(CUT)
 
     def opening(self, at: Micros) -> bytes:
-        """The ping that opens a numbered stream, the same whenever the stream is read; nothing when that is past."""
+        """The ping that opens a numbered stream, the same whenever the stream is read; nothing when the reader is past
+        it.
+        """
         if self._after:
             return b""
         return self.ping(self._run_id.uuid, at)
 
     def broken(self, error: KelpieError) -> Iterator[bytes]:
-        """The end of a stream that cannot be read on; these frames have no number, because the next reader gets
-        others in their place."""
+        """The end of a stream that cannot be read further; these frames have no number, because the next reader gets
+        others in their place.
+        """
         yield sse.frame(stop_shape("error"))
         yield sse.error(error_frame(error, self._run_id))
         yield sse.DONE
 
     def ping(self, ping_uuid: str, at: Micros) -> bytes:
-        """Tells the client that the line is alive, and in a numbered stream after which frame it would go on."""
+        """Shows the client that the connection is alive, and in a numbered stream the frame to go on after."""
         head = envelope("ping", f"ping-{ping_uuid}", at=at, otid=None, run_id=self._run_id)
         return sse.frame(head if self._after is None else head | {"seq_id": max(self._number, self._after)})
 
@@ -151,22 +154,22 @@ class StreamFrames:
             message_type,
             event.message_id,
             at=event.at,
-            otid=place_otid(event.message_id, event.part),
+            otid=part_otid(event.message_id, event.part),
             step_id=event.step_id,
             run_id=self._run_id,
         )
         yield from self._frame(head | fields)
 
 
-def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
-    """The wire messages of a commit, without what was put in: that is known by its own `otid`."""
+def commit_messages(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
+    """The wire messages of a commit, without the input: a client knows that by its own `otid`."""
     row = event.message
     put_in = row.otid is not None and row.role is not Role.summary
     return [] if put_in else wire_messages(row, view)
 
 
-def told(event: Compacting, view: View) -> list[dict[str, Any]]:
-    """The wire message of a compaction, for clients that asked for such."""
+def compaction_messages(event: Compacting, view: View) -> list[dict[str, Any]]:
+    """The wire message of a compaction, for clients that asked for such messages."""
     if not view.compaction or not view.shows("event_message"):
         return []
     head = envelope("event_message", event.event_id, at=event.at, otid=None, step_id=event.step_id, run_id=event.run_id)
@@ -175,7 +178,7 @@ def told(event: Compacting, view: View) -> list[dict[str, Any]]:
 
 
 def stop_shape(reason: str, detail: str | None = None, budget: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Why a turn stopped; where Letta has no word for it, ours stands beside the nearest of its words."""
+    """The stop reason of a turn; where Letta has no word for it, Kelpie's stands beside the nearest of Letta's."""
     shape: dict[str, Any] = {"message_type": "stop_reason", "stop_reason": reason}
     if detail is not None:
         shape["kelpie_stop_reason"] = detail
@@ -198,7 +201,7 @@ def usage_shape(
         "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
         "context_tokens": context_tokens,
-        # Ours: dollars, null when the price of a model is not known.
+        # Kelpie's own: dollars, null when the price of a model is not known.
         "kelpie_cost_usd": usage.cost_usd,
     }
 

@@ -1,7 +1,7 @@
-"""How clients ask for a model's settings, new ways and old.
+"""Model settings in requests, in the new form and the old ones.
 
-Sending `model_settings` at all brings Letta's defaults for that provider with it; agents made without keep the
-model's own. The longest reply is only taken over when it was really sent.
+Sending `model_settings` at all brings Letta's defaults for that provider with it; agents made without keep the model's
+own. The reply limit is only taken over when it was really sent.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -12,8 +12,8 @@ from kelpie.core.models.response_formats import check_format
 
 BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
 
-# Those of the SDKs, whether or not there is such a provider here: settings outlive the model they were made for. Then
-# ours that the SDKs do not know.
+# The provider types of the SDKs, even if there is no such provider here: settings outlive the model they were made for.
+# Then Kelpie's own, which the SDKs do not know.
 ProviderType = Literal[
     "anthropic", "azure", "baseten", "bedrock", "cerebras", "chatgpt_oauth", "deepseek", "fireworks", "google_ai",
     "google_vertex", "groq", "hugging-face", "letta", "lmstudio_openai", "minimax", "mistral", "moonshot",
@@ -29,7 +29,7 @@ _TEMPERATURE_DEFAULT = 0.7
 
 
 class Thinking(BaseModel):
-    """How a model of Anthropic's thinks before it answers."""
+    """Thinking of an Anthropic model before it answers."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -67,8 +67,8 @@ class ModelSettings(BaseModel):
     strict: bool | None = None
 
 
-def settings_asked(body: ModelSettings) -> dict[str, Any]:
-    """What was asked for, with the defaults that asking brings along."""
+def requested_settings(body: ModelSettings) -> dict[str, Any]:
+    """The requested settings, with the defaults that they bring along."""
     defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(
         body.provider_type, {}
     )
@@ -76,7 +76,7 @@ def settings_asked(body: ModelSettings) -> dict[str, Any]:
 
 
 class LlmConfig(BaseModel):
-    """The old way to choose a model; only what chooses one is read."""
+    """The old way to choose a model; only the fields that choose one are read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -88,7 +88,7 @@ class LlmConfig(BaseModel):
     max_tokens: Annotated[int, Field(gt=0, le=2**53)] | None = None
     parallel_tool_calls: bool | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         handle = self.handle or f"{self.provider_name or self.model_endpoint_type or 'openai'}/{self.model}"
         fields = {
             "model": handle,
@@ -109,5 +109,5 @@ class EmbeddingConfig(BaseModel):
     handle: str | None = None
     embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31 - 1)] | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         return {"embedding": self.handle or f"{self.embedding_endpoint_type or 'openai'}/{self.embedding_model}"}

@@ -19,7 +19,7 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
 ) -> JsonAnswer:
-    """A kind of provider that the SDKs do not know is shown as `openai`, and found by its own name as well."""
+    """Lists the models. A provider type that the SDKs do not know is shown as `openai` and also found by its name."""
     return JsonAnswer(
         [
             shape

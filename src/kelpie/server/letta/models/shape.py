@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 BATCH_SIZE = 32
 
-# What the SDKs accept as the kind of a provider; any other speaks the protocol of the first.
+# Provider types that the SDKs accept; any other provider is shown with the protocol of the first.
 _KNOWN_TYPES = frozenset(
     {
         "openai", "anthropic", "google_ai", "google_vertex", "azure", "groq", "ollama", "vllm", "mistral", "together",
@@ -15,7 +15,7 @@ _KNOWN_TYPES = frozenset(
 
 
 class _Offer(Protocol):
-    """What a listed model tells of itself; the provider's own types stay on their side of the house."""
+    """Facts that a listed model gives of itself; the types of package `llm` stay out of the server."""
 
     @property
     def handle(self) -> str: ...
@@ -52,7 +52,7 @@ class EmbeddingFacts(_Offer, Protocol):
 
 
 def endpoint_type(facts: _Offer | None, provider_name: str) -> str:
-    """The protocol a model is spoken to with, in the words the SDKs know."""
+    """The protocol of a model's endpoint, in the words the SDKs know."""
     kind = facts.provider_type if facts else provider_name
     return kind if kind in _KNOWN_TYPES else "openai"
 
@@ -102,7 +102,7 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
 
 
 def abilities(facts: ModelFacts) -> dict[str, bool]:
-    """What the model can do, as far as its provider or its maker tells. Ours; Letta's models do not tell."""
+    """The abilities of the model, as far as its provider reports them. Kelpie's own: Letta has no such field."""
     return {
         "tools": facts.tools,
         "vision": facts.vision,
@@ -113,7 +113,7 @@ def abilities(facts: ModelFacts) -> dict[str, bool]:
 
 
 def embedding_config(handle: str | None, chunk_size: int, known: Mapping[str, EmbeddingFacts]) -> dict[str, Any] | None:
-    """How an agent or an archive shows its embedding model."""
+    """The embedding model of an agent or an archive."""
     if handle is None:
         return None
     facts = known.get(handle)

@@ -1,4 +1,4 @@
-"""Runs with the filters that dashboards ask for: how many steps, how long, with which tools."""
+"""Runs with the filters of dashboards: number of steps, duration, tools used."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ Count = Annotated[int | None, Query(ge=0, le=2**53)]
 
 
 @router.get("/", summary="List runs filtered by tools and duration", response_model=None)
-async def list_runs_by_what_they_did(
+async def list_filtered_runs(
     api: CallerApi,
     run_id: str | None = None,
     agent_id: str | None = None,

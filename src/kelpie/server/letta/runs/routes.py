@@ -106,7 +106,7 @@ def agents_of(agent_id: str | None, agent_ids: list[str] | None) -> tuple[AgentI
 
 
 def statuses_of(texts: list[str] | None) -> tuple[RunStatus, ...]:
-    """Raises InvalidInput for what is no status."""
+    """Raises InvalidInput for an unknown status."""
     try:
         return tuple(map(RunStatus, texts or ()))
     except ValueError:
@@ -115,5 +115,5 @@ def statuses_of(texts: list[str] | None) -> tuple[RunStatus, ...]:
 
 
 def conversation_of(text: str | None) -> str | None:
-    """A conversation, or `default` for what was said outside of conversations. Raises InvalidInput."""
+    """A conversation, or `default` for messages outside of conversations. Raises InvalidInput."""
     return text if text is None or text == "default" else ConversationId.parse(text)

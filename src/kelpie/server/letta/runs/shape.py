@@ -30,7 +30,7 @@ def run_shape(run: Run) -> dict[str, Any]:
         "ttft_ns": run.ttft_ns,
         "total_duration_ns": run.total_duration_ns,
         **detail,
-        # Ours: dollars, null when the price of a model is not known.
+        # Kelpie's own: dollars, null when the price of a model is not known.
         "kelpie_cost_usd": run.usage.cost_usd,
     }
 
@@ -127,14 +127,14 @@ def step_metrics(step: Step, organization: OrganizationId) -> dict[str, Any]:
         "base_template_id": None,
         "template_id": None,
         "project_id": step.project_id,
-        # Ours: what a local server tells of its own time.
+        # Kelpie's own: the times that a local server reports.
         "model_load_ns": step.usage.load_ns,
         "model_inference_ns": step.usage.inference_ns,
     }
 
 
 def run_spans(run: Run, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """A run and its steps as spans, from what was recorded: a step ends when it is committed."""
+    """A run and its steps as spans, from the records: a step ends when it is committed."""
     ended = run.completed_at if run.completed_at is not None else run.created_at
     whole = _span(run, run.id, None, "run", run.created_at * 1000, ended * 1000)
     whole["attributes"] |= {"status": run.status, "stop_reason": run.stop_reason, "step_count": run.step_count}

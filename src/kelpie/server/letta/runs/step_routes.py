@@ -1,4 +1,4 @@
-"""The steps resource: one model call with its tool calls, what people think of it, and what went over the wire."""
+"""The steps resource: one model call with its tool calls, the feedback on it, and the payloads on the wire."""
 
 from datetime import datetime
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""A step's trace as Letta's clients see it: the provider's own JSON where it is whole, else what there is of it."""
+"""A step's trace as Letta's clients see it: the provider's own JSON where it is whole, else the part that is stored."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def trace_shape(traced: Traced, facts: ModelFacts | None, organization: Organiza
 
 
 def _document(kept: bytes, size: int) -> dict[str, Any]:
-    """The JSON object, or the beginning of its text when it was longer than what is kept."""
+    """The JSON object, or the beginning of its text when it was longer than the stored part."""
     if size > len(kept):
         return {"cut_off": True, "bytes": size, "beginning": kept.decode("utf-8", "ignore")}
     try:
@@ -53,6 +53,6 @@ def _document(kept: bytes, size: int) -> dict[str, Any]:
 
 
 def _streamed(traced: Traced) -> dict[str, Any]:
-    """What came as a stream of pieces, put together."""
+    """The joined pieces of a stream."""
     replies = [row for row in traced.messages if row.tool_returns == () and row.role == "assistant"]
     return {"streamed": True, "messages": messages(replies), "usage": run_usage(traced.step.usage)}

@@ -1,4 +1,4 @@
-"""What a client may say about tools: making and changing them, which ones it wants to see, and what it looks for."""
+"""Request bodies for tools: create, change, filter and search."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ SourceType = Literal["python", "typescript", "javascript", "json"]
 class CreateTool(BaseModel):
     """A tool from source code. Its name is the function's, or the one in the schema.
 
-    `schema`, `runtime` and `requirements` may be said for `json_schema`, `source_type` and the requirements of either.
+    `schema`, `runtime` and `requirements` are accepted for `json_schema`, `source_type` and the requirements of either.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -62,7 +62,7 @@ class CreateTool(BaseModel):
 
 
 class UpdateTool(BaseModel):
-    """Changes to a tool; what is left out or null stays."""
+    """Changes to a tool; omitted or null fields stay as they are."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -87,7 +87,7 @@ class UpdateTool(BaseModel):
 
 
 class Code(BaseModel):
-    """Source code that is only looked at."""
+    """Source code to read a schema from; it is not stored."""
 
     code: str
     source_type: str | None = Field("python", description="`python` or `typescript`.")
@@ -100,7 +100,7 @@ class Approval(BaseModel):
 
 
 class SearchTools(BaseModel):
-    """What to look for."""
+    """The query of a tool search."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -129,8 +129,8 @@ def tool_changes(body: UpdateTool) -> dict[str, Any]:
     return changes
 
 
-def wanted_tools(body: SearchTools) -> ToolSearch:
-    """Raises InvalidInput for a tool type that is not known."""
+def tool_filter(body: SearchTools) -> ToolSearch:
+    """Raises InvalidInput for an unknown tool type."""
     return ToolSearch(
         words=body.query or "",
         tool_types=tuple(_tool_type(one) for one in body.tool_types or ()),

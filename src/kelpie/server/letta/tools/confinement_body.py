@@ -1,4 +1,4 @@
-"""What clients say of how a tool is held while it runs. It is ours: Letta has no such field."""
+"""Sandbox limits of a tool in requests. They are Kelpie's own: Letta has no such field."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ Host = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A
 
 
 class ToolSandboxBody(BaseModel):
-    """How much a tool may take while it runs; what is left out is as the server has it."""
+    """Resource limits of a tool while it runs; omitted ones are the server's defaults."""
 
     model_config = ConfigDict(extra="forbid")
 

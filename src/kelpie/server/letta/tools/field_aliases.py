@@ -1,4 +1,4 @@
-"""Other names for what is said of a tool: `schema`, `runtime` and `requirements`, put back to Letta's own."""
+"""Aliases for fields of a tool: `schema`, `runtime` and `requirements`, mapped to Letta's own names."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ _NODE = ("typescript", "javascript")
 
 
 def unaliased(given: Any) -> Any:
-    """The body by the names that Letta has. Raises ValueError when one thing is said twice and not alike."""
+    """The body under Letta's field names. Raises ValueError when a field is given twice with different values."""
     if not isinstance(given, dict):
         return given
     body = dict(cast("dict[str, Any]", given))

@@ -11,7 +11,7 @@ from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import ToolPath
 from kelpie.server.http.router import resource
-from kelpie.server.http.search_headers import how_shape
+from kelpie.server.http.search_headers import mode_headers
 from kelpie.server.letta.tools.body import (
     Code,
     CreateTool,
@@ -21,7 +21,7 @@ from kelpie.server.letta.tools.body import (
     UpdateTool,
     new_tool,
     tool_changes,
-    wanted_tools,
+    tool_filter,
 )
 from kelpie.server.letta.tools.shape import hit_shape, tool_shape
 from kelpie.tools.schema.python_schema import schema_from_source
@@ -57,8 +57,8 @@ async def count_tools(
 
 @router.post("/search", summary="Search tools by full text and vectors", response_model=None)
 async def search_tools(api: CallerApi, body: SearchTools) -> JsonAnswer:
-    searched = await api.tools.search(wanted_tools(body))
-    return JsonAnswer([hit_shape(hit) for hit in searched.found], headers=how_shape(searched.mode, searched.lacking))
+    searched = await api.tools.search(tool_filter(body))
+    return JsonAnswer([hit_shape(hit) for hit in searched.found], headers=mode_headers(searched.mode, searched.lacking))
 
 
 @router.post("/generate-schema", summary="Generate the JSON schema of a tool's source code", response_model=None)

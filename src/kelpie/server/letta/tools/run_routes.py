@@ -1,4 +1,4 @@
-"""Running tools by hand: one of an agent's, or a source that is not stored. A tool that fails is a 200 all the same."""
+"""Manual runs of tools: one of an agent's, or a source that is not stored. A tool that fails is a 200 all the same."""
 
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ Value = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
 
 
 class RunTool(BaseModel):
-    """A source to be run once, with its arguments."""
+    """A source to run once, with its arguments."""
 
     model_config = ConfigDict(extra="forbid")
 

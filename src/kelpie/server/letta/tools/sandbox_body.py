@@ -1,4 +1,4 @@
-"""What a client may say about sandboxes, and how they are shown."""
+"""Sandbox configurations in requests and responses."""
 
 from typing import Annotated, Any, Literal
 
@@ -42,7 +42,7 @@ class ModalSandbox(_Strict):
 
 
 class SandboxBody(_Strict):
-    """What is given tells which kind it is; nothing at all is the local one."""
+    """The fields decide which kind it is; an empty body is the local one."""
 
     config: LocalSandbox | E2bSandbox | ModalSandbox
 
@@ -54,7 +54,7 @@ class CreateVariable(_Strict):
 
 
 class UpdateVariable(_Strict):
-    """Changes to a variable; what is left out or null stays."""
+    """Changes to a variable; omitted or null fields stay as they are."""
 
     key: str | None = None
     value: str | None = None

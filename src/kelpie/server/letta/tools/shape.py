@@ -31,7 +31,7 @@ def tool_shape(tool: Tool) -> dict[str, Any]:
 
 
 def hit_shape(hit: ToolHit) -> dict[str, Any]:
-    """A tool that was found, with its places in the rankings; when nothing was looked for, it has none."""
+    """A tool in search results, with its ranks; without a query it has none."""
     return {
         "tool": tool_shape(hit.tool),
         "embedded_text": hit.text,

@@ -1,4 +1,4 @@
-"""Everything at once: small bounds, outside tools, streams, and all faults, each kind off in about half of the runs."""
+"""All faults at once: small bounds, external tools and streams; each kind of fault is off in about half of the runs."""
 
 from dataclasses import replace
 
@@ -20,14 +20,14 @@ class AllFaults(ServerScenario):
     async def act(self) -> None:
         await self.register_outside()
         await self.make_agents(AGENTS, types=self.all_types, tools=["outside"])
-        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(4)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(2):
-            await person.pause()
+            await client.pause()
             lines = SCRIPTS[(number + 3 * turn) % len(SCRIPTS)]
             agent_id = self.agents[(number + turn) % AGENTS]
-            await person.say(agent_id, *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
+            await client.say(agent_id, *lines, stream=client.tosses(0.5), tokens=client.tosses(0.5))
 
 
 EVERYTHING = scenario(

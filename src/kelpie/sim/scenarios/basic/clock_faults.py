@@ -1,4 +1,4 @@
-"""Clocks that are wrong and jump, and a processor that is not there for a while: durations and order stay right."""
+"""Clocks that are wrong and jump, and a processor that stalls: durations and order stay right."""
 
 from dataclasses import replace
 
@@ -11,24 +11,24 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 
 MODEL_S = 20.0
 STEPS_MAX = 3  # of the longest script
-SPARE_S = 60.0  # for the processor that is not there, and for the turn before ours
+SPARE_S = 60.0  # for a stalled processor, and for the turn before this one
 
 
 class ClockFaults(ServerScenario):
-    """Each person has an agent, the model is silent now and then, and the power fails in the middle."""
+    """Each client has an agent, the model is silent now and then, and the power fails in the middle."""
 
     async def act(self) -> None:
         await self.make_agents(2)
-        talking = (self._talk(person, number) for number, person in enumerate(self.people(2)))
-        await together((*talking, self._cut(self.person("operator"))))
+        talking = (self._talk(client, number) for number, client in enumerate(self.clients(2)))
+        await together((*talking, self._cut(self.client("operator"))))
 
     async def _cut(self, operator: ScenarioClient) -> None:
         await operator.pause(4.0)
-        await self.stage.restart()  # with another skew
+        await self.machine.restart()  # with another skew
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(4):
-            heard = await person.say(self.agents[number], *LINES[(number + turn) % len(LINES)], stream=turn % 2 == 1)
+            heard = await client.say(self.agents[number], *LINES[(number + turn) % len(LINES)], stream=turn % 2 == 1)
             took_s = (heard.said.returned_s or 0.0) - heard.said.called_s
             if took_s > MODEL_S * STEPS_MAX + SPARE_S:
                 raise Broken("a time-out does not look at the wall clock", f"{heard.said.token} took {took_s:.0f} s")

@@ -1,5 +1,6 @@
-"""A disk that fills up inside a commit group: several agents commit together, the group is lost, and each is told the
-truth about its own commit."""
+"""A disk that fills up inside a commit group: several agents commit together, the group is lost, and each client gets
+the right answer about its own commit.
+"""
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -9,16 +10,16 @@ AGENTS = 4
 
 
 class CommitGroups(ServerScenario):
-    """Every agent is spoken to at the same moment; a slow disk lets their commits meet."""
+    """Every agent gets a message at the same moment; a slow disk puts their commits into one group."""
 
     async def act(self) -> None:
         await self.make_agents(AGENTS)
-        people = self.people(AGENTS)
+        clients = self.clients(AGENTS)
         for _ in range(2):
-            await together(self._talk(person, agent_id) for person, agent_id in zip(people, self.agents, strict=True))
+            await together(self._talk(client, agent_id) for client, agent_id in zip(clients, self.agents, strict=True))
 
-    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
-        await person.say(agent_id, "remember {token} and the others")
+    async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
+        await client.say(agent_id, "remember {token} and the others")
 
 
 DISK_FULL = scenario(

@@ -1,6 +1,6 @@
 """Power cuts: at every point of the journal, one after the other, and anywhere at all.
 
-The points are enumerated, not drawn: before and after every kind of commit, on both sides of an outside tool's effect,
+The points are enumerated, not drawn: before and after every kind of commit, on both sides of an external tool's effect,
 and in the recovery from another cut. Run number n takes the n-th of them, so a set of seeds at least as large as the
 list visits each.
 """
@@ -25,40 +25,40 @@ class EveryKindOfCommit(ServerScenario):
     async def act(self) -> None:
         await self.register_outside()
         (agent_id,) = await self.make_agents(1, tools=["outside"])
-        person = self.person("person")
-        await person.say(agent_id)
-        await person.say(agent_id, "remember {token} likes tea", stream=True)
-        await person.say(agent_id, 'call outside {"mark": "{token}"}')
+        client = self.client("person")
+        await client.say(agent_id)
+        await client.say(agent_id, "remember {token} likes tea", stream=True)
+        await client.say(agent_id, 'call outside {"mark": "{token}"}')
         both = 'call outside {"mark": "{token}-a"} & call outside {"mark": "{token}-b"}'
         append = 'call memory_insert {"label": "human", "new_string": "{token} saw both"}'
-        await person.say(agent_id, f"{both} & {append}", stream=True, tokens=True)
-        await person.say(agent_id, max_steps=0)
+        await client.say(agent_id, f"{both} & {append}", stream=True, tokens=True)
+        await client.say(agent_id, max_steps=0)
 
     async def settle(self) -> None:
-        if self.stage.boots < 2:
-            raise Broken("the power was cut", f"the node was booted {self.stage.boots} times")
+        if self.machine.boots < 2:
+            raise Broken("the power was cut", f"the node was booted {self.machine.boots} times")
         await super().settle()
 
 
-class Anywhere(ServerScenario):
-    """People who talk to the same agents while the power fails wherever it likes; who hears nothing tries again."""
+class CrashAnywhere(ServerScenario):
+    """Clients that talk to the same agents while the power fails anywhere; a client without an answer tries again."""
 
     async def act(self) -> None:
         await self.register_outside()
         await self.make_agents(2, tools=["outside"])
-        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         lines = (*LINES, ('call outside {"mark": "{token}"}', "remember {token} was outside"))[number + 1]
         for _ in range(TRIES_MAX):
-            await person.pause()
-            heard = await person.say(self.agents[number % 2], *lines, stream=person.tosses(0.3))
+            await client.pause()
+            heard = await client.say(self.agents[number % 2], *lines, stream=client.tosses(0.3))
             if heard.acknowledged:
                 return
 
 
 def cuts(kind: str, *visits: int) -> tuple[tuple[Aim, ...], ...]:
-    """Plots with one cut each: before and after these visits of a kind of commit."""
+    """Aim lists with one cut each: before and after these visits of a kind of commit."""
     return tuple((Aim(fault, f"journal.{kind}", nth=nth),) for nth in visits for fault in (BEFORE, AFTER))
 
 
@@ -95,7 +95,7 @@ EVERY_POINT = scenario(
 
 ANYWHERE = scenario(
     "crashes-anywhere",
-    Anywhere,
+    CrashAnywhere,
     faults=(
         Aim(Fault.crash_before_write, "database.begin", rate=0.02, times_max=2),
         Aim(Fault.crash_during_transaction, "database.statement", rate=0.002, times_max=2),

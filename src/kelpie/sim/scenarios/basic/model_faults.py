@@ -1,4 +1,4 @@
-"""A model that does not answer, refuses, or talks nonsense, and a network to it that loses, delays and reorders."""
+"""A model that does not answer, refuses, or sends invalid replies, over a network that loses, delays and reorders."""
 
 from dataclasses import replace
 
@@ -15,17 +15,17 @@ PLACE = "network.provider"
 
 
 class ModelFaults(ServerScenario):
-    """Three people, some streaming, some not. A first step that failed leaves nothing in the history."""
+    """Three clients, some streaming, some not. A first step that failed leaves nothing in the history."""
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(2):
-            await person.pause()
+            await client.pause()
             lines = LINES[(number + turn) % len(LINES)]
-            await person.say(self.agents[number % 2], *lines, stream=person.tosses(0.7), tokens=person.tosses(0.9))
+            await client.say(self.agents[number % 2], *lines, stream=client.tosses(0.7), tokens=client.tosses(0.9))
 
     def check(self) -> None:
         super().check()

@@ -1,4 +1,4 @@
-"""Clients that read slowly or vanish in the middle: their own connection suffers and nothing else."""
+"""Clients that read slowly or disconnect in the middle: their own connection suffers and nothing else."""
 
 from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
@@ -11,21 +11,21 @@ PLACE = "network.client"
 
 
 class SlowClients(ServerScenario):
-    """People who stream tokens over bad lines. Nothing else fails, so every turn that began must be completed."""
+    """Clients that stream tokens over bad connections. Nothing else fails, so every turn that began must complete."""
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(4)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(2):
-            await person.pause()
+            await client.pause()
             lines = LINES[(number + turn) % len(LINES)]
-            await person.say(self.agents[number % 2], *lines, stream=person.tosses(0.8), tokens=person.tosses(0.7))
+            await client.say(self.agents[number % 2], *lines, stream=client.tosses(0.8), tokens=client.tosses(0.7))
 
     def check(self) -> None:
         super().check()
-        for run_id, status, reason in self.stage.disk.query("SELECT id, status, stop_reason FROM runs"):
+        for run_id, status, reason in self.machine.disk.query("SELECT id, status, stop_reason FROM runs"):
             if status != "completed":
                 raise Broken("a turn goes on without its client", f"{run_id} is {status} because of {reason}")
         for each in self.heard:
@@ -35,7 +35,7 @@ class SlowClients(ServerScenario):
                 raise Broken("a turn goes on without its client", f"{each.said.token} began and is not in the history")
 
     def _is_in(self, token: str) -> bool:
-        found = self.stage.disk.query(
+        found = self.machine.disk.query(
             "SELECT count(*) FROM messages WHERE role = 'user' AND content LIKE ?", f"%{token}%"
         )
         return found[0][0] == 1

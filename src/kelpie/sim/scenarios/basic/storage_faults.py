@@ -1,4 +1,6 @@
-"""Conversations while the disk misbehaves: writes and reads that fail, at the gate and inside the journal's commits."""
+"""Conversations while the disk misbehaves: writes and reads that fail, before the database and inside the journal's
+commits.
+"""
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -9,18 +11,18 @@ LINES = ((), ("remember {token} likes tea",), ("remember {token} first", "rememb
 
 
 class StorageFaults(ServerScenario):
-    """Three people talk to three agents, one after the other, streaming now and then."""
+    """Three clients talk to three agents, one after the other, streaming now and then."""
 
     async def act(self) -> None:
         await self.make_agents(3)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(MESSAGES):
-            await person.pause()
+            await client.pause()
             agent_id = self.agents[(number + turn) % len(self.agents)]
             lines = LINES[(number + turn) % len(LINES)]
-            await person.say(agent_id, *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
+            await client.say(agent_id, *lines, stream=client.tosses(0.4), tokens=client.tosses(0.5))
 
 
 CONVERSATIONS = scenario(

@@ -1,7 +1,7 @@
-"""Two servers on one disk, both alive and both sure that they are the one: the fence decides, commit by commit.
+"""Two servers on one disk, both running and both sure that they own it: the fence decides, commit by commit.
 
-In production a lock file keeps a second server off the data directory; here it is let in, because a server that was
-thought dead and comes back is what the fence is for.
+In production a lock file keeps a second server off the data directory; here it is let in, because the fence exists for
+a server that was thought dead and comes back.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ BOOT_TRIES_MAX = 20
 
 
 class TwoServers(ServerScenario):
-    """Both servers are asked to work for the same agents at the same time."""
+    """Both servers get messages for the same agents at the same time."""
 
     async def act(self) -> None:
         await self.make_agents(2)
         rival = await self._second()
         there = [
             ScenarioClient(
-                self.stage, f"rival-{n}", self.heard, SimClient(f"rival-{n}", lambda: rival, self.stage.faults)
+                self.machine, f"rival-{n}", self.heard, SimClient(f"rival-{n}", lambda: rival, self.machine.faults)
             )
             for n in range(2)
         ]
-        here = self.people(2)
-        await together(self._talk(person, number) for number, person in enumerate((*here, *there)))
+        here = self.clients(2)
+        await together(self._talk(client, number) for number, client in enumerate((*here, *there)))
         rival.node.crash()
 
     async def settle(self) -> None:
-        visitor = self.person("first-visitor")
+        visitor = self.client("first-visitor")
         for agent_id in self.agents:  # what the rival took away is noticed at the next commit, and taken back after it
             await visitor.say(agent_id)
         await super().settle()
@@ -44,20 +44,20 @@ class TwoServers(ServerScenario):
     async def _second(self) -> Server:
         """Boots another machine on the same disk."""
         for _ in range(BOOT_TRIES_MAX):
-            node: Node = self.stage.world.node("rival")
-            adapters = node.context().run(self.stage.world.adapters, node)
-            booting = self.stage.loop.create_task(boot(adapters, SETTINGS), name="boot", context=node.context())
+            node: Node = self.machine.world.node("rival")
+            adapters = node.context().run(self.machine.world.adapters, node)
+            booting = self.machine.loop.create_task(boot(adapters, SETTINGS), name="boot", context=node.context())
             await asyncio.wait((booting,))
             if booting.exception() is None:
-                return Server(self.stage.world.network, node, booting.result().asgi)
+                return Server(self.machine.world.network, node, booting.result().asgi)
             node.crash()
         raise Broken("the node comes up", "the rival could not be booted")
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
-        """Says something until it is acknowledged; whoever is fenced may try again."""
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
+        """Sends a message until it is acknowledged; a client of the fenced server may try again."""
         for _ in range(TRIES_MAX):
-            await person.pause(2.0)
-            heard = await person.say(self.agents[number % 2], "remember {token} was heard")
+            await client.pause(2.0)
+            heard = await client.say(self.agents[number % 2], "remember {token} was heard")
             if heard.acknowledged:
                 return
 

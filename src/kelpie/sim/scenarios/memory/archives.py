@@ -22,69 +22,69 @@ MODELS = (HANDLE, *OTHERS)
 TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_search")
 
 
-class Shelves(ServerScenario):
-    """Three people; each has an archive, all of them write to and look into the first one."""
+class ArchiveUse(ServerScenario):
+    """Three clients; each has an archive, all of them write to and search the first one."""
 
     changes_models = False
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self.shelves: list[str] = []
         self.told: dict[str, tuple[str, Fate]] = {}  # text -> where it was put, and what became of it
         self.removed: dict[str, Fate] = {}
         self.without_meaning = 0
 
     async def act(self) -> None:
-        maker = self.person("maker")
+        maker = self.client("maker")
         for number in range(3):
             made = await maker.insist("POST", "/v1/archives/", {"name": f"shelf {number}"})
             self.shelves.append(made["id"])
-        await together(self._work(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._work(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _work(self, person: ScenarioClient, number: int) -> None:
+    async def _work(self, client: ScenarioClient, number: int) -> None:
         for turn in range(ROUNDS):
-            await person.pause()
-            shelf = self.shelves[number if person.tosses(0.6) else 0]
-            texts = [f"memo{number}x{turn}y{one} kelp and oysters" for one in range(person.picks((1, 1, 3)))]
-            fate = await self._put(person, shelf, texts)
+            await client.pause()
+            shelf = self.shelves[number if client.tosses(0.6) else 0]
+            texts = [f"memo{number}x{turn}y{one} kelp and oysters" for one in range(client.picks((1, 1, 3)))]
+            fate = await self._put(client, shelf, texts)
             if fate is Fate.done:
-                await self._finds(person, shelf, texts[0])
-            if self.changes_models and person.tosses(0.5):
-                await person.ask("PATCH", f"/v1/archives/{shelf}", {"embedding": person.picks(MODELS)})
-            if person.tosses(0.2) and fate is Fate.done:
-                await self._remove(person, shelf, texts[0])
+                await self._finds(client, shelf, texts[0])
+            if self.changes_models and client.tosses(0.5):
+                await client.ask("PATCH", f"/v1/archives/{shelf}", {"embedding": client.picks(MODELS)})
+            if client.tosses(0.2) and fate is Fate.done:
+                await self._remove(client, shelf, texts[0])
 
-    async def _put(self, person: ScenarioClient, shelf: str, texts: list[str]) -> Fate:
+    async def _put(self, client: ScenarioClient, shelf: str, texts: list[str]) -> Fate:
         bodies = [{"text": text, "tags": ["memo"]} for text in texts]
         if len(texts) == 1:
-            response = await person.ask("POST", f"/v1/archives/{shelf}/passages", bodies[0])
+            response = await client.ask("POST", f"/v1/archives/{shelf}/passages", bodies[0])
         else:
-            response = await person.ask("POST", f"/v1/archives/{shelf}/passages/batch", {"passages": bodies})
+            response = await client.ask("POST", f"/v1/archives/{shelf}/passages/batch", {"passages": bodies})
         fate = fate_of(response)
         self.told |= dict.fromkeys(texts, (shelf, fate))
         return fate
 
-    async def _finds(self, person: ScenarioClient, shelf: str, text: str) -> None:
-        """Everything that was put away is found at once, by its words and by what it means."""
+    async def _finds(self, client: ScenarioClient, shelf: str, text: str) -> None:
+        """Every stored passage is found at once, by its words and by its meaning."""
         for mode in ("hybrid", "fts", "vector"):
             body = {"query": text, "archive_id": shelf, "limit": 100, "search_mode": mode}
-            response = await person.ask("POST", "/v1/passages/search", body)
+            response = await client.ask("POST", "/v1/passages/search", body)
             if response is None or response.status != 200:
                 continue
             found = [each["passage"]["text"] for each in response.json()]
             if text not in found and text not in self.removed and not self._may_lack(mode, response):
                 raise Broken("what is acknowledged is found", f"{text} is not among {found} ({mode})")
             if mode != "fts" and found:
-                self._how(mode, response)
+                self._check_mode(mode, response)
 
     def _may_lack(self, mode: str, response: Response) -> bool:
-        """By meaning alone, what could not be embedded yet cannot be found; nothing else may be missing."""
+        """By meaning alone, a passage that could not be embedded yet cannot be found; nothing else may be missing."""
         return mode == "vector" and self._bare()
 
     def _bare(self) -> bool:
-        return bool(self.stage.disk.query("SELECT 1 FROM search_items WHERE kind = 'passage' AND model IS NULL"))
+        return bool(self.machine.disk.query("SELECT 1 FROM search_items WHERE kind = 'passage' AND model IS NULL"))
 
-    def _how(self, mode: str, response: Response) -> None:
+    def _check_mode(self, mode: str, response: Response) -> None:
         told: dict[str, Any] = response.json()[0]["metadata"]
         if told["search_mode"] == mode:
             return
@@ -92,23 +92,23 @@ class Shelves(ServerScenario):
         if told["search_mode"] != "fts" or "search_note" not in told:
             raise Broken("a search without meaning says so", f"{mode} was answered with {told}")
 
-    async def _remove(self, person: ScenarioClient, shelf: str, text: str) -> None:
-        listed = await person.ask("POST", "/v1/passages/search", {"archive_id": shelf, "limit": 100})
+    async def _remove(self, client: ScenarioClient, shelf: str, text: str) -> None:
+        listed = await client.ask("POST", "/v1/passages/search", {"archive_id": shelf, "limit": 100})
         rows = [each["passage"] for each in listed.json()] if listed is not None and listed.status == 200 else []
         for row in rows:
             if row["text"] == text:
                 self.removed[text] = Fate.unknown
-                self.removed[text] = fate_of(await person.ask("DELETE", f"/v1/archives/{shelf}/passages/{row['id']}"))
+                self.removed[text] = fate_of(await client.ask("DELETE", f"/v1/archives/{shelf}/passages/{row['id']}"))
 
     async def settle(self) -> None:
-        person = self.person("visitor")
+        client = self.client("visitor")
         for text, (shelf, _) in self.told.items():
             if self._wanted(text) == (1,):
-                await self._finds(person, shelf, text)
+                await self._finds(client, shelf, text)
         await super().settle()
 
     def _wanted(self, text: str) -> tuple[int, ...]:
-        """How often a text may be on the disk."""
+        """The allowed numbers of copies of a text on the disk."""
         fate, removed = self.told[text][1], self.removed.get(text, Fate.refused)
         if fate is Fate.refused or removed is Fate.done:
             return (0,)
@@ -116,15 +116,15 @@ class Shelves(ServerScenario):
 
     def check(self) -> None:
         super().check()
-        index_is_whole(self.stage.disk)
-        all_embedded(self.stage.disk, HANDLE)
+        index_is_whole(self.machine.disk)
+        all_embedded(self.machine.disk, HANDLE)
         for text in self.told:
-            stored = self.stage.disk.query("SELECT count(*) FROM passages WHERE text = ?", text)[0][0]
+            stored = self.machine.disk.query("SELECT count(*) FROM passages WHERE text = ?", text)[0][0]
             if stored not in self._wanted(text):
                 raise Broken("a passage is as its client was told", f"{text} {self.told[text]} is there {stored} times")
 
 
-class Changing(Shelves):
+class ArchiveModelChanges(ArchiveUse):
     """The same, while the archives' models are changed back and forth."""
 
     changes_models = True
@@ -132,7 +132,7 @@ class Changing(Shelves):
     def _may_lack(self, mode: str, response: Response) -> bool:
         """A passage whose archive's old model failed has only a vector of the new one until the change is over."""
         changing = "SELECT 1 FROM search_scopes WHERE mixed AND kind = 'passage'"
-        return mode == "vector" and (self._bare() or bool(self.stage.disk.query(changing)))
+        return mode == "vector" and (self._bare() or bool(self.machine.disk.query(changing)))
 
 
 _WRITES = (
@@ -150,7 +150,7 @@ _WRITES = (
 
 PASSAGES = scenario(
     "passages-under-storage-faults",
-    Shelves,
+    ArchiveUse,
     faults=_WRITES,
     swarm=(Fault.storage_busy, Fault.storage_latency, Fault.crash_before_write, Fault.network_delay),
     quiet_s=200.0,
@@ -159,7 +159,7 @@ PASSAGES = scenario(
 
 EMBEDDINGS = scenario(
     "embedding-faults",
-    Changing,
+    ArchiveModelChanges,
     faults=(
         Aim(Fault.embedding_timeout, "embedding.local", rate=0.1),
         Aim(Fault.embedding_timeout, "embedding.provider", rate=0.3),

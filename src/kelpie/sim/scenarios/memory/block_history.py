@@ -1,7 +1,7 @@
-"""One block that agents append to, people write anew and bring back, all at once, under faults and crashes.
+"""One block that agents append to and clients replace and roll back, all at once, under faults and crashes.
 
-Every version that is ever committed is looked at when it is: the history has no gap, its end is the block, and each
-version follows from the one before by exactly what its author did. What was acknowledged is in it, once.
+Every version is checked when it is committed: the history has no gap, its end is the block, and each version follows
+from the one before by exactly what its author did. Every acknowledged change is in it, once.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class Version:
     restores: int | None
 
 
-class Chronicle:
+class VersionLog:
     """Copies every version when it is committed, since the oldest are dropped; one per run."""
 
     def __init__(self, block_id: str) -> None:
@@ -63,7 +63,7 @@ class Chronicle:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class AcknowledgedRollback:
     """A rollback that was acknowledged."""
 
     version: int
@@ -73,56 +73,56 @@ class Restored:
 
 
 class BlockHistory(ServerScenario):
-    """Three agents append, one person writes anew, two bring versions back."""
+    """Three agents append, one client replaces the value, two roll versions back."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self.appended: list[tuple[str, str, str]] = []  # the line, agent and run of what was acknowledged
         self.written: list[str] = []
-        self.restored: list[Restored] = []
+        self.restored: list[AcknowledgedRollback] = []
 
     async def act(self) -> None:
-        maker = self.person("maker")
+        maker = self.client("maker")
         body = {"label": "log", "value": FIRST}
         self.path = f"/v1/blocks/{(await maker.insist('POST', '/v1/blocks/', body))['id']}"
-        self.chronicle = Chronicle(self.path.removeprefix("/v1/blocks/"))
-        self.chronicle(self.stage.disk)
-        self.stage.disk.watch(self.chronicle)
+        self.chronicle = VersionLog(self.path.removeprefix("/v1/blocks/"))
+        self.chronicle(self.machine.disk)
+        self.machine.disk.watch(self.chronicle)
         await self.make_agents(3, tools=("core_memory_append",), block_ids=(self.chronicle.block_id,))
-        talkers, (writer, *undoers) = self.people(6)[:3], self.people(6)[3:]
+        talkers, (writer, *undoers) = self.clients(6)[:3], self.clients(6)[3:]
         await together(
             (
-                *(self._talk(person, agent) for person, agent in zip(talkers, self.agents, strict=True)),
+                *(self._talk(client, agent) for client, agent in zip(talkers, self.agents, strict=True)),
                 self._write(writer),
-                *(self._undo(person) for person in undoers),
+                *(self._undo(client) for client in undoers),
             )
         )
 
-    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
+    async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
         for number in range(ROUNDS):
-            await person.pause()
-            heard = await person.say(agent_id, APPEND, stream=bool(number % 2))
+            await client.pause()
+            heard = await client.say(agent_id, APPEND, stream=bool(number % 2))
             for value in heard.results("core_memory_append"):
                 run_id = next(message["run_id"] for message in heard.messages if message.get("run_id"))
                 self.appended.append((value.rpartition("\n")[2], agent_id, run_id))
 
-    async def _write(self, person: ScenarioClient) -> None:
+    async def _write(self, client: ScenarioClient) -> None:
         for number in range(ROUNDS):
-            await person.pause(2.0)
+            await client.pause(2.0)
             value = f"anew {number}"
-            await person.insist("PATCH", self.path, {"value": value})
+            await client.insist("PATCH", self.path, {"value": value})
             self.written.append(value)
 
-    async def _undo(self, person: ScenarioClient) -> None:
+    async def _undo(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS):
-            await person.pause(2.0)
-            listed = await person.insist("GET", f"{self.path}/history?limit={KEPT}")
-            newest, version = listed[0]["version"], person.picks(listed)["version"]
+            await client.pause(2.0)
+            listed = await client.insist("GET", f"{self.path}/history?limit={KEPT}")
+            newest, version = listed[0]["version"], client.picks(listed)["version"]
             body = {"version": version, "expected_version": newest}
-            response = await person.ask("POST", f"{self.path}/rollback", body)
+            response = await client.ask("POST", f"{self.path}/rollback", body)
             if response is not None and response.status == 200:
                 told: dict[str, Any] = response.json()
-                self.restored.append(Restored(version, newest, told["version"], told["value"]))
+                self.restored.append(AcknowledgedRollback(version, newest, told["version"], told["value"]))
             elif response is not None and response.status not in (404, 409, 503):
                 raise Broken("a sound request is accepted", f"rollback: {response.status} {response.body!r}")
 
@@ -133,7 +133,7 @@ class BlockHistory(ServerScenario):
             if number > 1:
                 self._follows(versions[number - 1], version)
         self._holds_what_was_acknowledged(versions)
-        kept = self.stage.disk.query("SELECT count(*) FROM block_history WHERE block_id = ?", self.chronicle.block_id)
+        kept = self.machine.disk.query("SELECT count(*) FROM block_history WHERE block_id = ?", self.chronicle.block_id)
         if kept[0][0] < min(len(versions), KEPT):
             raise Broken("the newest versions are kept", f"{kept[0][0]} of {len(versions)}")
 
@@ -142,7 +142,7 @@ class BlockHistory(ServerScenario):
         if after.restores is not None:
             sound = after.value == self.chronicle.versions[after.restores].value and after.author == "user"
         elif after.tool == "core_memory_append":
-            run = self.stage.disk.query("SELECT agent_id FROM runs WHERE id = ?", after.run_id)
+            run = self.machine.disk.query("SELECT agent_id FROM runs WHERE id = ?", after.run_id)
             sound = after.value.startswith(f"{before.value}\n") and run == [(after.author_id,)] and bool(after.step_id)
         else:
             sound = after.value.startswith("anew ") and after.author == "user" and after.run_id is None

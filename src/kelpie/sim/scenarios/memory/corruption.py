@@ -1,8 +1,8 @@
-"""A disk that changes what was written: bits flip in vectors, the text index, passages, messages, results
-and blocks, beneath the database and unnoticed by it.
+"""A disk that changes stored data: bits flip in vectors, the text index, passages, messages, results and blocks,
+beneath the database and unnoticed by it.
 
-What is damaged is never told as truth, neither to people nor to a model; it is left out or says that it is damaged;
-and no agent is bricked by it.
+Damaged data is never shown as true, neither to clients nor to a model; it is left out or marked as damaged; and every
+agent still works.
 """
 
 import json
@@ -24,7 +24,7 @@ SHELVED = frozenset(f"urchin {number} likes company" for number in range(LOOSE_M
 LOST = "damaged on the disk"
 GONE = "The result of this call was lost"
 
-# Where the disk can change something: table, column, and which rows.
+# Places where the disk can change something: table, column, and which rows.
 CELLS = {
     "disk.vector": ("search_vectors", "vector", "1"),
     "disk.sketch": ("search_sketches", "sketch", "1"),
@@ -41,37 +41,37 @@ CELLS = {
 
 
 class Corruption(ServerScenario):
-    """One person, two agents; between the messages the disk rots, and the power is cut so that nothing is held."""
+    """One client, two agents; between the messages the disk decays, and the power is cut so that nothing is cached."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self.flipped: list[tuple[str, str, int, bytes, bytes]] = []  # table, column, row, before, after
-        self._rng = stage.loop.rng("rot")
+        self._rng = machine.loop.rng("rot")
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent",), tools=TOOLS)
-        person = self.person("person")
-        await self._fill_shelf(person)
+        client = self.client("person")
+        await self._fill_shelf(client)
         for turn in range(MESSAGES):
             for agent_id in self.agents:
-                await person.say(agent_id, STORE, stream=person.tosses(0.5))
+                await client.say(agent_id, STORE, stream=client.tosses(0.5))
             self._rot()
-            await self.stage.restart()
-            await self._looks(person, turn)
+            await self.machine.restart()
+            await self._reads_are_true(client, turn)
 
-    async def _fill_shelf(self, person: ScenarioClient) -> None:
+    async def _fill_shelf(self, client: ScenarioClient) -> None:
         """An archive that is large enough for its text index to have segments."""
-        made = await person.ask("POST", "/v1/archives/", {"name": "shelf"})
+        made = await client.ask("POST", "/v1/archives/", {"name": "shelf"})
         if made is not None and made.status == 200:
             path = f"/v1/archives/{made.json()['id']}/passages/batch"
-            await person.ask("POST", path, {"passages": [{"text": text} for text in sorted(SHELVED)]})
+            await client.ask("POST", path, {"passages": [{"text": text} for text in sorted(SHELVED)]})
 
     def _rot(self) -> None:
         for place, (table, column, which) in CELLS.items():
-            rows = self.stage.disk.query(
+            rows = self.machine.disk.query(
                 f"SELECT rowid, CAST({column} AS BLOB) FROM {self._named(table)} WHERE {which}"
             )
-            if rows and self.stage.faults.fires(Fault.storage_corruption, place):
+            if rows and self.machine.faults.fires(Fault.storage_corruption, place):
                 rowid, before = self._rng.choice(sorted(rows))
                 at = self._rng.randrange(len(before))
                 after = before[:at] + bytes([before[at] ^ 1 << self._rng.randrange(8)]) + before[at + 1 :]
@@ -84,47 +84,47 @@ class Corruption(ServerScenario):
     def _put(self, table: str, column: str, rowid: int, value: bytes) -> None:
         key = "item" if table == "search_sketches" else "rowid"
         kind = "BLOB" if table.startswith("search_") else "TEXT"
-        self.stage.disk.query(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {key} = ?", value, rowid)
+        self.machine.disk.query(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {key} = ?", value, rowid)
 
-    async def _looks(self, person: ScenarioClient, turn: int) -> None:
-        """Everybody looks at everything; what is seen is true, or says that it is damaged."""
+    async def _reads_are_true(self, client: ScenarioClient, turn: int) -> None:
+        """Every client reads everything; each value is true, or marked as damaged."""
         for agent_id in self.agents:
-            heard = await person.say(agent_id, FIND, RECALL)
+            heard = await client.say(agent_id, FIND, RECALL)
             for tool in ("archival_memory_search", "conversation_search"):
                 for result in heard.results(tool):
                     self._all_true(each["content"] for each in json.loads(result)["results"])
-            listed = await person.ask("GET", f"/v1/agents/{agent_id}/messages?limit=1000&order=asc")
+            listed = await client.ask("GET", f"/v1/agents/{agent_id}/messages?limit=1000&order=asc")
             if listed is None or listed.status != 200:
                 raise Broken("a damaged row hides no other", f"{listed}")
-            await self._looks_at_block(person, agent_id)
-            stored = await person.ask("GET", f"/v1/agents/{agent_id}/archival-memory?limit=100")
+            await self._block_reads_are_true(client, agent_id)
+            stored = await client.ask("GET", f"/v1/agents/{agent_id}/archival-memory?limit=100")
             self._all_true(each["text"] for each in (stored.json() if stored is not None else ()))
         for mode in ("hybrid", "vector", "fts"):
             body = {"query": "likes sea urchins", "limit": 100, "search_mode": mode}
-            response = await person.ask("POST", "/v1/passages/search", body)
+            response = await client.ask("POST", "/v1/passages/search", body)
             if response is None or response.status != 200:
                 raise Broken("a damaged row hides no other", f"{mode}: {response}")
             self._all_true(each["passage"]["text"] for each in response.json())
 
-    async def _looks_at_block(self, person: ScenarioClient, agent_id: str) -> None:
-        """In a list and in the prompt it is true or says that it is damaged; alone it is refused; so is a version."""
+    async def _block_reads_are_true(self, client: ScenarioClient, agent_id: str) -> None:
+        """In a list and in the prompt it is true or marked as damaged; alone it is refused; so is a version."""
         secret = self.secrets[agent_id]
-        listed = await person.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks")
+        listed = await client.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks")
         if listed is None or listed.status != 200:
             raise Broken("a damaged row hides no other", f"{listed}")
         (block,) = listed.json()
-        alone = await person.ask("GET", f"/v1/blocks/{block['id']}")
-        version = await person.ask("GET", f"/v1/blocks/{block['id']}/history/1")
+        alone = await client.ask("GET", f"/v1/blocks/{block['id']}")
+        version = await client.ask("GET", f"/v1/blocks/{block['id']}/history/1")
         told = [each.json()["value"] for each in (alone, version) if each is not None and each.status == 200]
         if any(value != secret for value in told) or (block["value"] != secret and LOST not in block["value"]):
             raise Broken("what is damaged is never told as truth", f"{block['value']} {told}")
-        for request in self.stage.llm.seen:
+        for request in self.machine.llm.seen:
             shown = str(request.body["messages"][0])
             if request.body.get("user") == agent_id and secret not in shown and LOST not in shown:
                 raise Broken("what is damaged is never told as truth", shown)
 
     def _all_true(self, texts: Any) -> None:
-        said = {each.token for each in self.stage.history.said}
+        said = {each.token for each in self.machine.history.said}
         for text in texts:
             stored = text.split(" ")[0] in said and text.endswith(" likes sea urchins")
             script = text.split("\n")[0] in said or text.startswith("echo ")
@@ -134,7 +134,7 @@ class Corruption(ServerScenario):
                 raise Broken("what is damaged is never told as truth", text)
 
     async def settle(self) -> None:
-        visitor = self.person("visitor")
+        visitor = self.client("visitor")
         for agent_id in self.agents:
             heard = await visitor.say(agent_id)
             if not heard.acknowledged:
@@ -142,9 +142,9 @@ class Corruption(ServerScenario):
         for table, column, rowid, before, _ in reversed(self.flipped):
             self._put(table, column, rowid, before)  # the rest is about what was written, not about the disk
         # With the results themselves back, nothing needs to stand for them.
-        self.stage.disk.query("DELETE FROM messages WHERE role = 'tool' AND tool_returns LIKE ?", f"%{GONE}%")
-        self.stage.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")
-        await self.stage.restart()
+        self.machine.disk.query("DELETE FROM messages WHERE role = 'tool' AND tool_returns LIKE ?", f"%{GONE}%")
+        self.machine.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")
+        await self.machine.restart()
         await super().settle()
 
 

@@ -1,5 +1,6 @@
-"""Agents that learn facts while models fail, the disk fails and the power is cut: what was said is learnt once, nothing
-is learnt twice, and how far was looked is never ahead of what is stored."""
+"""Agents that learn facts while models fail, the disk fails and the power is cut: every message is learnt once, nothing
+is learnt twice, and the extraction position is never ahead of what is stored.
+"""
 
 from typing import Any
 
@@ -15,31 +16,31 @@ ROUNDS = 3
 
 
 class FactLearning(ServerScenario):
-    """Two people, each with an agent that learns."""
+    """Two clients, each with an agent that learns."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self.talked: list[ClientMessage] = []
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent", "memgpt_agent"))
-        people = self.people(2)
-        for person, agent_id in zip(people, self.agents, strict=True):
-            await self._learns(person, agent_id, {"every_turns": 1})
-        await together(self._talk(person, agent) for person, agent in zip(people, self.agents, strict=True))
+        clients = self.clients(2)
+        for client, agent_id in zip(clients, self.agents, strict=True):
+            await self._learns(client, agent_id, {"every_turns": 1})
+        await together(self._talk(client, agent) for client, agent in zip(clients, self.agents, strict=True))
         self.talked = [heard.said for heard in self.heard]
 
-    async def _learns(self, person: ScenarioClient, agent_id: str, settings: dict[str, Any] | None) -> None:
-        await person.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_facts": settings})
+    async def _learns(self, client: ScenarioClient, agent_id: str, settings: dict[str, Any] | None) -> None:
+        await client.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_facts": settings})
 
-    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
+    async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
         for turn in range(ROUNDS):
-            await person.pause(4.0)
-            await person.say(agent_id, *LINES[turn % len(LINES)], stream=person.tosses(0.5))
+            await client.pause(4.0)
+            await client.say(agent_id, *LINES[turn % len(LINES)], stream=client.tosses(0.5))
 
     def check(self) -> None:
         super().check()
-        disk = self.stage.disk
+        disk = self.machine.disk
         for value, seen in disk.query("SELECT value, seen FROM facts"):
             if seen != 1:
                 raise Broken("a fact is learnt once", f"{value} was learnt {seen} times")

@@ -1,6 +1,6 @@
-"""Agents that put things away and look for them with their own tools, while the search by meaning and the power fail.
+"""Agents that store and search memories with their own tools, while the search by meaning and the power fail.
 
-A tool's passage is there exactly once, with its vectors, as its result says; a search that has to do without meaning
+A tool's passage is stored exactly once, with its vectors, as its result says; a search that has to do without meaning
 says so to the model and finds by words; and the loop's own properties hold.
 """
 
@@ -11,10 +11,10 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.embedder import HANDLE
 from kelpie.sim.scenarios.basic.crashes import cuts
-from kelpie.sim.scenarios.fixtures.clients import Heard, ScenarioClient
+from kelpie.sim.scenarios.fixtures.clients import ClientAnswer, ScenarioClient
 from kelpie.sim.scenarios.fixtures.index_checks import Index, all_embedded, index_is_whole
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
-from kelpie.sim.scenarios.memory.archives import TOOLS, Shelves
+from kelpie.sim.scenarios.memory.archives import TOOLS, ArchiveUse
 
 MESSAGES = 3
 STORE = 'call archival_memory_insert {"content": "{token} likes sea urchins"}'
@@ -25,26 +25,26 @@ WORDS = "full_text"
 
 
 class MemoryTools(ServerScenario):
-    """Two people talk to two agents that store and search."""
+    """Two clients talk to two agents that store and search."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
         self.by_words = 0
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent", "memgpt_v2_agent"), tools=TOOLS)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(2)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(2)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(MESSAGES):
-            await person.pause()
+            await client.pause()
             agent_id = self.agents[(number + turn) % 2]
-            script = SCRIPTS[(number + turn + self.stage.loop.seed) % len(SCRIPTS)]
-            heard = await person.say(agent_id, *script, stream=person.tosses(0.4))
+            script = SCRIPTS[(number + turn + self.machine.loop.seed) % len(SCRIPTS)]
+            heard = await client.say(agent_id, *script, stream=client.tosses(0.4))
             self._searched(heard)
 
-    def _searched(self, heard: Heard) -> None:
-        """What was stored before is found, and a search by words alone says that it is one."""
+    def _searched(self, heard: ClientAnswer) -> None:
+        """Earlier passages are found, and a search by words alone says that it is one."""
         stored = heard.results("archival_memory_insert")
         for result in heard.results("archival_memory_search"):
             found = json.loads(result)
@@ -56,12 +56,12 @@ class MemoryTools(ServerScenario):
                     raise Broken("a search without meaning says so", result)
 
     async def settle(self) -> None:
-        all_embedded(self.stage.disk, HANDLE)
+        all_embedded(self.machine.disk, HANDLE)
         await super().settle()
 
     def check(self) -> None:
         super().check()
-        disk = self.stage.disk
+        disk = self.machine.disk
         index_is_whole(disk)
         stored = dict(disk.query("SELECT id, text FROM passages"))
         told = set[str]()
@@ -75,19 +75,19 @@ class MemoryTools(ServerScenario):
             raise Broken("a tool's passage is there once", f"{sorted(stored.values())}")
 
 
-class Blind(MemoryTools):
-    """The search by meaning fails again and again, for agents and for people."""
+class SearchWithoutMeaning(MemoryTools):
+    """The search by meaning fails again and again, for agents and for clients."""
 
     async def act(self) -> None:
         await super().act()
-        shelves = Shelves(self.stage)
+        shelves = ArchiveUse(self.machine)
         await shelves.act()
         self.by_words += shelves.without_meaning
 
     def check(self) -> None:
         ServerScenario.check(self)
-        index_is_whole(self.stage.disk)
-        fired = self.stage.faults.fired(Fault.vector_search_fail)
+        index_is_whole(self.machine.disk)
+        fired = self.machine.faults.fired(Fault.vector_search_fail)
         if fired and not self.by_words:
             raise Broken("a search without meaning says so", f"{fired} searches failed, and nobody was told")
 
@@ -103,7 +103,7 @@ MEMORY_CRASHES = scenario(
 
 VECTOR_SEARCH = scenario(
     "vector-search-fails",
-    Blind,
+    SearchWithoutMeaning,
     faults=(
         Aim(Fault.vector_search_fail, "search.passages", rate=0.5),
         Aim(Fault.vector_search_fail, "search.messages", rate=0.5),

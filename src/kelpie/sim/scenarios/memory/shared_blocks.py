@@ -1,8 +1,8 @@
-"""Blocks that several agents share, edited by their tools and by people at once: no update is lost, and a prompt never
+"""Blocks that several agents share, edited by their tools and by clients at once: no update is lost, and a prompt never
 holds a value older than the last edit acknowledged before its step began.
 
-'log' only grows, by what agents append to it; value and description of 'notice' are written anew by people and agents.
-What everybody saw goes through the linearizability checker; what the model saw is held against it.
+'log' only grows, by what agents append to it; value and description of 'notice' are replaced by clients and agents.
+Everything that clients saw goes through the linearizability check; the prompts are compared with it.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ FIRST = "nothing yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What one prompt held, and the earliest moment at which its step can have begun."""
+class ShownBlocks:
+    """The blocks in one prompt, and the earliest moment at which its step can have begun."""
 
     agent: str
     began_s: float
@@ -31,37 +31,37 @@ class Shown:
 
 
 class SharedBlocks(ServerScenario):
-    """Two agents write both blocks; one only looks at 'log' after their edits, one at 'notice' after those of people.
+    """Two agents write both blocks; one only reads 'log' after their edits, one 'notice' after those of clients.
 
-    Each block is told to as few as possible, because every edit an agent hears of makes it look at all.
+    Each block is attached to as few agents as possible, because every edit makes its agents reload everything.
     """
 
     async def act(self) -> None:
-        maker = self.person("maker")
+        maker = self.client("maker")
         self.blocks = {label: await self._make_block(maker, label) for label in ("log", "notice")}
         tools = ("core_memory_append", "memory_rethink")
         await self.make_agents(2, tools=tools, block_ids=self.blocks.values())
         await self.make_agents(1, block_ids=[self.blocks["log"]])
         await self.make_agents(1, block_ids=[self.blocks["notice"]])
-        people = self.people(4)
-        await together(people[0].say(agent_id) for agent_id in self.agents[2:])  # those who look are awake from now on
-        talking = (self._talk(person, number) for number, person in enumerate(people[:2]))
-        await together((*talking, self._edit(people[2]), self._edit_rarely(people[3])))
+        clients = self.clients(4)
+        await together(clients[0].say(agent_id) for agent_id in self.agents[2:])  # those who look are awake from now on
+        talking = (self._talk(client, number) for number, client in enumerate(clients[:2]))
+        await together((*talking, self._edit(clients[2]), self._edit_rarely(clients[3])))
 
     async def _make_block(self, maker: ScenarioClient, label: str) -> str:
         body = {"label": label, "value": FIRST, "description": FIRST}
         return (await maker.insist("POST", "/v1/blocks/", body))["id"]
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         append = 'call core_memory_append {"label": "log", "content": "{token}"}'
         rewrite = 'call memory_rethink {"label": "notice", "new_memory": "by {token}"}'
         for line in (append, f"{append} & {rewrite}"):
-            await person.pause()
-            await self._say(person, self.agents[number], line)
-            await self._say(person, self.agents[2])
+            await client.pause()
+            await self._say(client, self.agents[number], line)
+            await self._say(client, self.agents[2])
 
-    async def _say(self, person: ScenarioClient, agent_id: str, *lines: str) -> None:
-        heard = await person.say(agent_id, *lines)
+    async def _say(self, client: ScenarioClient, agent_id: str, *lines: str) -> None:
+        heard = await client.say(agent_id, *lines)
         said, text = heard.said, " ".join(lines)
         if "core_memory_append" in text:
             grown = heard.results("core_memory_append")
@@ -72,38 +72,38 @@ class SharedBlocks(ServerScenario):
             done = heard.results("memory_rethink")
             self._record("notice", "write", f"by {said.token}", said.called_s, None if done else UNKNOWN)
 
-    async def _edit(self, person: ScenarioClient) -> None:
+    async def _edit(self, client: ScenarioClient) -> None:
         for number in range(3):
-            await person.pause()
-            await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
-            await self._say(person, self.agents[3])
+            await client.pause()
+            await self._patch(client, "description" if number % 2 else "value", f"{client.name} {number}")
+            await self._say(client, self.agents[3])
 
-    async def _edit_rarely(self, person: ScenarioClient) -> None:
+    async def _edit_rarely(self, client: ScenarioClient) -> None:
         for number in range(2):
-            await self._look(person)
-            await person.pause(4.0)
-            await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
-        await self._look(person)
+            await self._read_block(client)
+            await client.pause(4.0)
+            await self._patch(client, "description" if number % 2 else "value", f"{client.name} {number}")
+        await self._read_block(client)
 
-    async def _patch(self, person: ScenarioClient, field: str, value: str) -> None:
-        """Asks again until it is acknowledged, as a person would; the first try may have worked already."""
+    async def _patch(self, client: ScenarioClient, field: str, value: str) -> None:
+        """Repeats the edit until it is acknowledged, as a client would; the first try may have worked already."""
         key = "notice" if field == "value" else field
-        called_s = self.stage.loop.time()
+        called_s = self.machine.loop.time()
         path = f"/v1/blocks/{self.blocks['notice']}"
         for _ in range(100):
-            response = await person.ask("PATCH", path, {field: value})
+            response = await client.ask("PATCH", path, {field: value})
             if response is not None and response.status == 200:
                 self._record(key, "write", value, called_s, None)
                 return
             self._record(key, "write", value, called_s, UNKNOWN)
-            await person.pause()
-            called_s = self.stage.loop.time()
+            await client.pause()
+            called_s = self.machine.loop.time()
         raise Broken("the server recovers", f"an edit of the {field} was never acknowledged")
 
-    async def _look(self, person: ScenarioClient) -> None:
+    async def _read_block(self, client: ScenarioClient) -> None:
         for label in self.blocks:
-            called_s = self.stage.loop.time()
-            response = await person.ask("GET", f"/v1/blocks/{self.blocks[label]}")
+            called_s = self.machine.loop.time()
+            response = await client.ask("GET", f"/v1/blocks/{self.blocks[label]}")
             if response is None or response.status != 200:
                 continue
             block = response.json()
@@ -114,12 +114,12 @@ class SharedBlocks(ServerScenario):
                 self._record("description", "read", None, called_s, block["description"])
 
     def _record(self, key: str, kind: str, value: object, called_s: float, result: object) -> None:
-        self.stage.history.operation(key, kind, value, called_s, result)
+        self.machine.history.operation(key, kind, value, called_s, result)
 
     def check(self) -> None:
         super().check()
-        operations = self.stage.history.operations
-        values = dict(self.stage.disk.query("SELECT label, value FROM blocks WHERE label IN ('log', 'notice')"))
+        operations = self.machine.history.operations
+        values = dict(self.machine.disk.query("SELECT label, value FROM blocks WHERE label IN ('log', 'notice')"))
         began = Operation("log", "append", FIRST, None, -1.0, 0.0)
         check((began, *(each for each in operations if each.key == "log")), Log())
         for key in ("notice", "description"):
@@ -128,7 +128,7 @@ class SharedBlocks(ServerScenario):
         for shown in self._prompts():
             self._is_fresh(shown, tuple(values["log"].split("\n")), operations)
 
-    def _is_fresh(self, shown: Shown, log: tuple[str, ...], operations: list[Operation]) -> None:
+    def _is_fresh(self, shown: ShownBlocks, log: tuple[str, ...], operations: list[Operation]) -> None:
         if shown.log is not None and shown.log != log[: len(shown.log)]:
             raise Broken("a prompt holds what was written", f"{shown} is no beginning of {log}")
         for each in operations:
@@ -140,8 +140,8 @@ class SharedBlocks(ServerScenario):
                 writes = [each for each in operations if each.key == key and each.kind == "write"]
                 self._is_newest(shown, key, value, writes)
 
-    def _is_newest(self, shown: Shown, key: str, value: str, writes: list[Operation]) -> None:
-        """Nobody wrote after this value was written and was told so before the step began."""
+    def _is_newest(self, shown: ShownBlocks, key: str, value: str, writes: list[Operation]) -> None:
+        """No acknowledged write came between this value and the beginning of the step."""
         ours = [each for each in writes if each.value == value]
         if not ours and value != FIRST:
             raise Broken("a prompt holds what was written", f"nobody wrote the {key} of {shown}")
@@ -152,10 +152,10 @@ class SharedBlocks(ServerScenario):
                 told = f"'{each.value}' is newer than the {key} of {shown}"
                 raise Broken("a prompt is not older than the last edit", told)
 
-    def _prompts(self) -> Iterator[Shown]:
-        for prompt in prompts(self.stage.llm.seen, self.heard):
+    def _prompts(self) -> Iterator[ShownBlocks]:
+        for prompt in prompts(self.machine.llm.seen, self.heard):
             log = prompt.block("log")
-            yield Shown(
+            yield ShownBlocks(
                 prompt.agent_id,
                 prompt.began_s,
                 prompt.seen_s,

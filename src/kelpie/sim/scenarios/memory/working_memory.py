@@ -1,7 +1,7 @@
 """Working memory and checkpoints while the disk fails, the power is cut and clocks jump.
 
-Counts are as their clients were told, one for one, by API and by tool; what was told as gone never comes back; and a
-restore makes the memory that of the checkpoint as a whole, or leaves it as it was.
+Counts match the acknowledged changes, one for one, by API and by tool; an entry that was reported as gone never comes
+back; and a restore replaces the whole memory, or leaves it as it was.
 """
 
 import asyncio
@@ -30,48 +30,48 @@ _LOSSES = {
 
 
 class WorkingMemoryUse(ServerScenario):
-    """One agent counts for everybody, another one's memory is taken, wrecked and brought back again and again."""
+    """One agent counts for every client; another one's memory is saved, changed and restored again and again."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
         self.fates: list[Fate] = []
         self.said = 0
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent", "memgpt_agent"), tools=_TOOLS)
         counter, ward = self.agents
-        counting = (self._count(person, counter, number) for number, person in enumerate(self.people(2)))
-        await together((*counting, self._expire(self.person("forgetful"), counter), self._keep(ward)))
+        counting = (self._count(client, counter, number) for number, client in enumerate(self.clients(2)))
+        await together((*counting, self._expire(self.client("forgetful"), counter), self._keep(ward)))
 
-    async def _send(self, person: ScenarioClient, agent_id: str, line: str) -> Response | None:
+    async def _send(self, client: ScenarioClient, agent_id: str, line: str) -> Response | None:
         self.said += 1
-        return await person.ask("POST", f"/v1/agents/{agent_id}/messages", {"input": f"note {self.said}\n{line}"})
+        return await client.ask("POST", f"/v1/agents/{agent_id}/messages", {"input": f"note {self.said}\n{line}"})
 
-    async def _count(self, person: ScenarioClient, agent_id: str, number: int) -> None:
+    async def _count(self, client: ScenarioClient, agent_id: str, number: int) -> None:
         for turn in range(ROUNDS):
-            await person.pause()
+            await client.pause()
             if (number + turn) % 2:
                 path = f"/v1/agents/{agent_id}/working-memory/count"
-                self.fates.append(fate_of(await person.ask("PATCH", path, {"increment": 1})))
+                self.fates.append(fate_of(await client.ask("PATCH", path, {"increment": 1})))
             else:
-                answer = await self._send(person, agent_id, f'call {_TOOLS[0]} {{"key": "count", "increment": 1}}')
+                answer = await self._send(client, agent_id, f'call {_TOOLS[0]} {{"key": "count", "increment": 1}}')
                 done = answer is not None and answer.status == 200 and b'"status":"success"' in answer.body
                 self.fates.append(Fate.done if done else Fate.unknown)
 
-    async def _expire(self, person: ScenarioClient, agent_id: str) -> None:
-        """Sets an entry with an end and looks at it until long after."""
+    async def _expire(self, client: ScenarioClient, agent_id: str) -> None:
+        """Sets an entry with an expiry and reads it until long after."""
         path, gone = f"/v1/agents/{agent_id}/working-memory/soon", False
-        if fate_of(await person.ask("PUT", path, {"value": 1, "ttl_seconds": TTL_S})) is not Fate.done:
+        if fate_of(await client.ask("PUT", path, {"value": 1, "ttl_seconds": TTL_S})) is not Fate.done:
             return
         for _ in range(12):
             await asyncio.sleep(4.0)
-            answer = await person.ask("GET", path)
+            answer = await client.ask("GET", path)
             if answer is not None and answer.status == 200 and gone:
                 raise Broken("what is gone never comes back", f"an entry of {agent_id} was gone and is there again")
             gone = gone or (answer is not None and answer.status == 404)
 
     async def _keep(self, agent_id: str) -> None:
-        keeper = self.person("keeper")
+        keeper = self.client("keeper")
         for turn in range(ROUNDS):
             await keeper.pause()
             await self._live(keeper, agent_id, turn)
@@ -90,17 +90,17 @@ class WorkingMemoryUse(ServerScenario):
             if after not in allowed:
                 raise Broken("a restore is whole or not at all", f"{agent_id}, {fate}: {after} is none of {allowed}")
 
-    async def _live(self, person: ScenarioClient, agent_id: str, turn: int) -> None:
+    async def _live(self, client: ScenarioClient, agent_id: str, turn: int) -> None:
         place = f"/v1/agents/{agent_id}"
-        await self._send(person, agent_id, f'call {_TOOLS[0]} {{"key": "ticks", "append": {turn}}}')
-        await person.ask("PUT", f"{place}/working-memory/k{turn % 2}", {"value": {"turn": turn}})
-        await person.ask("POST", f"{place}/archival-memory", {"text": f"passage {turn}", "tags": ["t"]})
-        await person.ask("PATCH", f"{place}/core-memory/blocks/human", {"description": f"after {turn}"})
+        await self._send(client, agent_id, f'call {_TOOLS[0]} {{"key": "ticks", "append": {turn}}}')
+        await client.ask("PUT", f"{place}/working-memory/k{turn % 2}", {"value": {"turn": turn}})
+        await client.ask("POST", f"{place}/archival-memory", {"text": f"passage {turn}", "tags": ["t"]})
+        await client.ask("PATCH", f"{place}/core-memory/blocks/human", {"description": f"after {turn}"})
 
-    async def _checkpoint(self, person: ScenarioClient, agent_id: str) -> Any:
-        """Asks until it is given: a turn that a crash cut short comes to its end first."""
+    async def _checkpoint(self, client: ScenarioClient, agent_id: str) -> Any:
+        """Repeats the request until it works: a turn that a crash cut short comes to its end first."""
         for _ in range(TRIES_MAX):
-            answer = await person.ask("GET", f"/v1/agents/{agent_id}/memory/checkpoint")
+            answer = await client.ask("GET", f"/v1/agents/{agent_id}/memory/checkpoint")
             if answer is not None and answer.status == 200:
                 return answer.json()
             if answer is not None and answer.status not in (409, 503):
@@ -113,9 +113,9 @@ class WorkingMemoryUse(ServerScenario):
     def check(self) -> None:
         super().check()
         for what, statement in _LOSSES.items():
-            if found := self.stage.disk.query(statement):
+            if found := self.machine.disk.query(statement):
                 raise Broken("nothing is half there", f"{what}: {found}")
-        rows = self.stage.disk.query(
+        rows = self.machine.disk.query(
             "SELECT value FROM working_memory WHERE agent_id = ? AND key = 'count'", self.agents[0]
         )
         counted = json.loads(rows[0][0]) if rows else 0
@@ -125,7 +125,7 @@ class WorkingMemoryUse(ServerScenario):
 
 
 def _content(document: Any) -> str:
-    """The memory without what a restore moves on: versions and times of changes of blocks."""
+    """The memory without what a restore changes: versions and times of changes of blocks."""
     memory = json.loads(json.dumps(document["memory"]))
     for block in memory["blocks"]:
         for name in ("version", "updated_at", "last_updated_by_id"):

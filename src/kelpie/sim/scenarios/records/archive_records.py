@@ -1,8 +1,8 @@
-"""Archives, passages and identities made, linked and removed by several clients at once, while the disk misbehaves.
+"""Archives, passages and identities created, linked and deleted by several clients at once, while the disk misbehaves.
 
-What was acknowledged is there and can be found; what was refused is not there at all; only where a server says that it
-does not know may both be. Nothing is ever half there: a batch without some of its passages, an archive's search entries
-without the archive, a second archive of an agent.
+An acknowledged thing exists and can be found; a refused one does not exist at all; only where the server says that it
+does not know may either be. Nothing is ever half there: a batch without some of its passages, an archive's search
+entries without the archive, a second archive of an agent.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Fate(StrEnum):
 
 
 def fate_of(response: Response | None) -> Fate:
-    """What a client knows of its request. The header is how the server says that it does not know itself."""
+    """The outcome of a request as its client knows it. The server sets the header when it does not know itself."""
     if response is None:
         return Fate.unknown
     if response.status < 300:
@@ -57,8 +57,8 @@ def fate_of(response: Response | None) -> Fate:
 
 
 @dataclass(slots=True)
-class Shelf:
-    """An archive that somebody asked for, and its one batch of passages."""
+class RequestedArchive:
+    """An archive that a client asked for, and its one batch of passages."""
 
     name: str
     made: Fate
@@ -69,91 +69,91 @@ class Shelf:
 
 
 class ArchiveRecords(ServerScenario):
-    """Four people; two of them share each of the first agents, and all of them the diary of the last."""
+    """Four clients; two of them share each of the first agents, and all of them the diary of the last."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
-        self.shelves: list[Shelf] = []
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
+        self.shelves: list[RequestedArchive] = []
         self.told: dict[str, Fate] = {}  # text -> what became of it
 
     async def act(self) -> None:
         await self.make_agents(3)
-        await together(self._work(person, number) for number, person in enumerate(self.people(4)))
+        await together(self._work(client, number) for number, client in enumerate(self.clients(4)))
 
-    async def _work(self, person: ScenarioClient, number: int) -> None:
+    async def _work(self, client: ScenarioClient, number: int) -> None:
         agent_id = self.agents[number % 2]
         for turn in range(ROUNDS):
-            await person.pause()
-            shelf = await self._make(person, f"shelf-{number}-{turn}")
-            await self._tell(person, f"memo{number}x{turn}")
-            await self._know(person, agent_id, number + turn)
+            await client.pause()
+            shelf = await self._make(client, f"shelf-{number}-{turn}")
+            await self._write_memo(client, f"memo{number}x{turn}")
+            await self._know(client, agent_id, number + turn)
             if shelf.id is not None:
                 shelf.size = LARGE if (number, turn) == (0, 0) else BATCH
-                await self._fill(person, shelf)
-                await person.ask("PATCH", f"/v1/agents/{agent_id}/archives/attach/{shelf.id}")
-                await self._find(person, shelf)
-                if shelf.size == LARGE or person.tosses(0.5):
-                    shelf.removed = fate_of(await person.ask("DELETE", f"/v1/archives/{shelf.id}"))
-                    await self._gone(person, shelf)
+                await self._fill(client, shelf)
+                await client.ask("PATCH", f"/v1/agents/{agent_id}/archives/attach/{shelf.id}")
+                await self._find(client, shelf)
+                if shelf.size == LARGE or client.tosses(0.5):
+                    shelf.removed = fate_of(await client.ask("DELETE", f"/v1/archives/{shelf.id}"))
+                    await self._gone(client, shelf)
 
-    async def _make(self, person: ScenarioClient, name: str) -> Shelf:
-        response = await person.ask("POST", "/v1/archives/", {"name": name})
-        shelf = Shelf(name, fate_of(response))
+    async def _make(self, client: ScenarioClient, name: str) -> RequestedArchive:
+        response = await client.ask("POST", "/v1/archives/", {"name": name})
+        shelf = RequestedArchive(name, fate_of(response))
         if response is not None and shelf.made is Fate.done:
             shelf.id = response.json()["id"]
         self.shelves.append(shelf)
         return shelf
 
-    async def _fill(self, person: ScenarioClient, shelf: Shelf) -> None:
+    async def _fill(self, client: ScenarioClient, shelf: RequestedArchive) -> None:
         texts = [{"text": f"{shelf.name} {number}", "tags": [shelf.name]} for number in range(shelf.size)]
-        response = await person.ask("POST", f"/v1/archives/{shelf.id}/passages/batch", {"passages": texts})
+        response = await client.ask("POST", f"/v1/archives/{shelf.id}/passages/batch", {"passages": texts})
         shelf.filled = fate_of(response)
 
-    async def _tell(self, person: ScenarioClient, text: str) -> None:
-        """Into the diary, whose archive is made by whoever comes first."""
+    async def _write_memo(self, client: ScenarioClient, text: str) -> None:
+        """Writes into the diary, whose archive is made by the first client to write."""
         body = {"text": text, "tags": ["memo"]}
-        self.told[text] = fate_of(await person.ask("POST", f"/v1/agents/{self.agents[2]}/archival-memory", body))
+        self.told[text] = fate_of(await client.ask("POST", f"/v1/agents/{self.agents[2]}/archival-memory", body))
 
-    async def _know(self, person: ScenarioClient, agent_id: str, number: int) -> None:
+    async def _know(self, client: ScenarioClient, agent_id: str, number: int) -> None:
         body: Mapping[str, Any] = {"identifier_key": KEY, "name": f"name {number}", "identity_type": "user"}
-        response = await person.ask("PUT", "/v1/identities/", {**body, "agent_ids": [agent_id]})
-        if response is not None and response.status == 200 and person.tosses(0.3):
-            await person.ask("DELETE", f"/v1/identities/{response.json()['id']}")
+        response = await client.ask("PUT", "/v1/identities/", {**body, "agent_ids": [agent_id]})
+        if response is not None and response.status == 200 and client.tosses(0.3):
+            await client.ask("DELETE", f"/v1/identities/{response.json()['id']}")
 
-    async def _find(self, person: ScenarioClient, shelf: Shelf) -> None:
-        found = await self._search(person, shelf)
+    async def _find(self, client: ScenarioClient, shelf: RequestedArchive) -> None:
+        found = await self._search(client, shelf)
         if found is not None and shelf.filled is not Fate.unknown and found != self._filled(shelf):
             raise Broken("what is acknowledged is found", f"{found} passages of {shelf}")
 
-    async def _gone(self, person: ScenarioClient, shelf: Shelf) -> None:
-        response = await person.ask("GET", f"/v1/archives/{shelf.id}")
+    async def _gone(self, client: ScenarioClient, shelf: RequestedArchive) -> None:
+        response = await client.ask("GET", f"/v1/archives/{shelf.id}")
         if shelf.removed is Fate.done and response is not None and response.status == 200:
             raise Broken("what was removed is gone", f"{shelf}")
         if shelf.removed is Fate.refused and response is not None and response.status == 404:
             raise Broken("what is refused is not done", f"{shelf}")
 
-    async def _search(self, person: ScenarioClient, shelf: Shelf) -> int | None:
+    async def _search(self, client: ScenarioClient, shelf: RequestedArchive) -> int | None:
         body = {"query": shelf.name, "tags": [shelf.name], "archive_id": shelf.id, "limit": FOUND_MAX}
-        response = await person.ask("POST", "/v1/passages/search", body)
+        response = await client.ask("POST", "/v1/passages/search", body)
         return None if response is None or response.status != 200 else len(response.json())
 
-    def _filled(self, shelf: Shelf) -> int:
+    def _filled(self, shelf: RequestedArchive) -> int:
         return min(shelf.size, FOUND_MAX) if shelf.filled is Fate.done else 0
 
     def check(self) -> None:
         super().check()
         for what, statement in _HALVES.items():
-            if found := self.stage.disk.query(statement):
+            if found := self.machine.disk.query(statement):
                 raise Broken("nothing is half there", f"{what}: {found}")
         for shelf in self.shelves:
-            self._is_as_told(shelf)
-        self._memos_are_as_told()
-        keys = self.stage.disk.query("SELECT count(*) FROM identities WHERE identifier_key = ?", KEY)[0][0]
+            self._matches_answers(shelf)
+        self._memos_match_answers()
+        keys = self.machine.disk.query("SELECT count(*) FROM identities WHERE identifier_key = ?", KEY)[0][0]
         if keys > 1:
             raise Broken("a key is there once", f"{keys} identities have the key")
 
-    def _is_as_told(self, shelf: Shelf) -> None:
-        disk = self.stage.disk
+    def _matches_answers(self, shelf: RequestedArchive) -> None:
+        disk = self.machine.disk
         rows = disk.query("SELECT id FROM archives WHERE name = ?", shelf.name)
         filled = disk.query("SELECT count(*) FROM passages WHERE text LIKE ?", f"{shelf.name} %")[0][0]
         wanted = {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}[shelf.made]
@@ -165,14 +165,14 @@ class ArchiveRecords(ServerScenario):
         if filled not in (whole if rows else (0,)):
             raise Broken("a batch is stored as a whole", f"{filled} passages of {shelf}")
 
-    def _memos_are_as_told(self) -> None:
-        stored = dict(self.stage.disk.query("SELECT text, count(*) FROM passages GROUP BY text ORDER BY text"))
+    def _memos_match_answers(self) -> None:
+        stored = dict(self.machine.disk.query("SELECT text, count(*) FROM passages GROUP BY text ORDER BY text"))
         for text, fate in self.told.items():
             if stored.get(text, 0) not in {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}[fate]:
                 told = f"{text} was {fate} and is there {stored.get(text, 0)} times"
                 raise Broken("a passage is as its client was told", told)
-        made = self.stage.disk.query("SELECT id FROM archives WHERE name NOT LIKE 'shelf-%'")
-        kept = self.stage.disk.query("SELECT archive_id FROM agent_archives WHERE is_owner")
+        made = self.machine.disk.query("SELECT id FROM archives WHERE name NOT LIKE 'shelf-%'")
+        kept = self.machine.disk.query("SELECT archive_id FROM agent_archives WHERE is_owner")
         if made != kept or len(made) > 1:
             raise Broken("an agent has one archive", f"made by themselves: {made}, in use: {kept}")
 

@@ -1,8 +1,8 @@
-"""Conversations opened, forked and deleted, groups made and removed, and steps judged by several clients, while agents
-talk and the disk misbehaves.
+"""Conversations opened, forked and deleted, groups created and deleted, and steps rated by several clients, while
+agents talk and the disk misbehaves.
 
 A conversation is as its client was told, and never half there: without its instructions, with a block of its own that
-nobody owns, with shares or a context after it is gone. What is kept of the wire stays within its bound.
+has no owner, with shares or a context after it is deleted. Stored payloads stay within their bound.
 """
 
 from dataclasses import dataclass, replace
@@ -45,8 +45,8 @@ _HALVES = {
 
 
 @dataclass(slots=True)
-class Thread:
-    """A conversation that somebody asked for; its summary tells it from the others."""
+class RequestedConversation:
+    """A conversation that a client asked for; its summary tells it from the others."""
 
     summary: str
     made: Fate
@@ -55,67 +55,67 @@ class Thread:
 
 
 class ConversationRecords(ServerScenario):
-    """Three people; all of them share the first agent, and each has a say with the second."""
+    """Three clients; all of them share the first agent, and each talks to the second."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
-        self.threads: list[Thread] = []
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
+        self.threads: list[RequestedConversation] = []
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._work(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._work(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _work(self, person: ScenarioClient, number: int) -> None:
+    async def _work(self, client: ScenarioClient, number: int) -> None:
         for turn in range(ROUNDS):
             agent_id = self.agents[(number + turn) % 2]
-            await person.say(agent_id)
-            thread = await self._open(person, agent_id, f"thread {number} {turn}")
-            await person.ask("POST", f"/v1/conversations/default/fork?agent_id={agent_id}")
-            await self._share(person, number, turn)
-            await self._judge(person, agent_id)
+            await client.say(agent_id)
+            thread = await self._open(client, agent_id, f"thread {number} {turn}")
+            await client.ask("POST", f"/v1/conversations/default/fork?agent_id={agent_id}")
+            await self._share(client, number, turn)
+            await self._judge(client, agent_id)
             if thread.id is not None:
-                await self._read(person, thread)
-                await person.ask("POST", f"/v1/conversations/{thread.id}/fork")
-                if person.tosses(0.5):
-                    thread.removed = fate_of(await person.ask("DELETE", f"/v1/conversations/{thread.id}"))
+                await self._read(client, thread)
+                await client.ask("POST", f"/v1/conversations/{thread.id}/fork")
+                if client.tosses(0.5):
+                    thread.removed = fate_of(await client.ask("DELETE", f"/v1/conversations/{thread.id}"))
 
-    async def _open(self, person: ScenarioClient, agent_id: str, summary: str) -> Thread:
+    async def _open(self, client: ScenarioClient, agent_id: str, summary: str) -> RequestedConversation:
         body = {"summary": summary, "isolated_block_labels": ["human"]}
-        response = await person.ask("POST", f"/v1/conversations/?agent_id={agent_id}", body)
-        thread = Thread(summary, fate_of(response))
+        response = await client.ask("POST", f"/v1/conversations/?agent_id={agent_id}", body)
+        thread = RequestedConversation(summary, fate_of(response))
         if response is not None and thread.made is Fate.done:
             thread.id = response.json()["id"]
         self.threads.append(thread)
         return thread
 
-    async def _read(self, person: ScenarioClient, thread: Thread) -> None:
-        response = await person.ask("GET", f"/v1/conversations/{thread.id}")
+    async def _read(self, client: ScenarioClient, thread: RequestedConversation) -> None:
+        response = await client.ask("GET", f"/v1/conversations/{thread.id}")
         if response is None or response.status >= 500:
             return
         if response.status != 200 or response.json()["summary"] != thread.summary:
             raise Broken("a conversation that was opened can be read", f"{thread}: {response.status}")
 
-    async def _share(self, person: ScenarioClient, number: int, turn: int) -> None:
+    async def _share(self, client: ScenarioClient, number: int, turn: int) -> None:
         """A group of both agents with a block of its own; a refused part leaves nothing of it."""
         label = f"shared {number} {turn}"
-        block = await person.ask("POST", "/v1/blocks/", {"label": label, "value": "v"})
+        block = await client.ask("POST", "/v1/blocks/", {"label": label, "value": "v"})
         if block is None or block.status != 200:
             return
         body = {"agent_ids": self.agents, "description": label, "shared_block_ids": [block.json()["id"]]}
-        group = await person.ask("POST", "/v1/groups/", body)
-        if group is not None and group.status == 200 and person.tosses(0.5):
-            await person.ask("PATCH", f"/v1/groups/{group.json()['id']}", {"agent_ids": self.agents[:1]})
-            await person.ask("DELETE", f"/v1/groups/{group.json()['id']}")
+        group = await client.ask("POST", "/v1/groups/", body)
+        if group is not None and group.status == 200 and client.tosses(0.5):
+            await client.ask("PATCH", f"/v1/groups/{group.json()['id']}", {"agent_ids": self.agents[:1]})
+            await client.ask("DELETE", f"/v1/groups/{group.json()['id']}")
 
-    async def _judge(self, person: ScenarioClient, agent_id: str) -> None:
-        steps = await person.ask("GET", f"/v1/steps/?agent_id={agent_id}&limit=1")
+    async def _judge(self, client: ScenarioClient, agent_id: str) -> None:
+        steps = await client.ask("GET", f"/v1/steps/?agent_id={agent_id}&limit=1")
         if steps is not None and steps.status == 200 and steps.json():
             body = {"feedback": "positive", "tags": ["good"]}
-            await person.ask("PATCH", f"/v1/steps/{steps.json()[0]['id']}/feedback", body)
+            await client.ask("PATCH", f"/v1/steps/{steps.json()[0]['id']}/feedback", body)
 
     def check(self) -> None:
         super().check()
-        disk = self.stage.disk
+        disk = self.machine.disk
         for what, statement in _HALVES.items():
             if found := disk.query(statement):
                 raise Broken("nothing is half there", f"{what}: {found}")
@@ -123,11 +123,11 @@ class ConversationRecords(ServerScenario):
         if kept > TRACES_KEPT + DROP_EVERY:
             raise Broken("traces are bounded", f"{kept} are kept")
         for thread in self.threads:
-            self._is_as_told(thread)
+            self._matches_answers(thread)
 
-    def _is_as_told(self, thread: Thread) -> None:
+    def _matches_answers(self, thread: RequestedConversation) -> None:
         live = "SELECT count(*) FROM conversations WHERE summary = ? AND deleted_at IS NULL"
-        count = self.stage.disk.query(live, thread.summary)[0][0]
+        count = self.machine.disk.query(live, thread.summary)[0][0]
         wanted = {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}[thread.made]
         if thread.removed is not Fate.refused:
             wanted = (0,) if thread.removed is Fate.done else (0, 1)

@@ -1,5 +1,6 @@
-"""Keys and tokens that come and go while the disk fails and the power is cut: once a key was told to be revoked, or a
-token has expired, it lets nobody in, and until then it lets everybody in."""
+"""Keys and tokens created and revoked while the disk fails and the power is cut: a credential works until it is revoked
+or expires, and never after its revocation was acknowledged.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ SITE = "https://app.example"
 
 
 @dataclass(slots=True)
-class Held:
-    """A credential in somebody's hand. It may end from `ending_s` on, and has ended at `ended_s` at the latest."""
+class HeldCredential:
+    """A credential of a client. It may end from `ending_s` on, and has ended at `ended_s` at the latest."""
 
     id: str
     text: str
@@ -31,43 +32,43 @@ class Held:
 
 class Credentials(ServerScenario):
     async def act(self) -> None:
-        self.held: list[Held] = []
+        self.held: list[HeldCredential] = []
         await self.make_agents(1)
-        operators = [self.person(f"operator-{number}") for number in range(2)]
-        await together((*(self._operate(one) for one in operators), self._visit(self.person("page-maker"))))
+        operators = [self.client(f"operator-{number}") for number in range(2)]
+        await together((*(self._operate(one) for one in operators), self._visit(self.client("page-maker"))))
 
     async def _operate(self, operator: ScenarioClient) -> None:
         for number in range(ROUNDS):
             body = {"name": f"{operator.name} {number}", "scopes": ["read"]}
             made = await operator.insist("POST", "/v1/kelpie/keys", body)
-            key = Held(made["id"], made["key"])
+            key = HeldCredential(made["id"], made["key"])
             self.held.append(key)
             using = asyncio.ensure_future(self._use(key, f"{operator.name}-program-{number}"))
             await operator.pause(3.0)
             if operator.tosses(0.8):
                 await self._revoke(operator, key)
             if operator.tosses(0.2):
-                self.stage.crash()
+                self.machine.crash()
             await using
 
-    async def _revoke(self, operator: ScenarioClient, key: Held) -> None:
-        """Asks until it is certain; a key that is gone already was revoked by an answer that got lost."""
-        key.ending_s = self.stage.loop.time()
+    async def _revoke(self, operator: ScenarioClient, key: HeldCredential) -> None:
+        """Repeats the request until it is certain; a missing key was revoked by a request whose answer got lost."""
+        key.ending_s = self.machine.loop.time()
         for _ in range(TRIES_MAX):
             response = await operator.ask("DELETE", f"/v1/kelpie/keys/{key.id}")
             if response is not None and response.status in (200, 404):
-                key.ended_s = self.stage.loop.time()
+                key.ended_s = self.machine.loop.time()
                 return
             await operator.pause()
         raise Broken("the server recovers", f"{key.id} could not be revoked in {TRIES_MAX} tries")
 
-    async def _use(self, key: Held, name: str) -> None:
-        person = self.person(name)
-        forged = Held(
+    async def _use(self, key: HeldCredential, name: str) -> None:
+        client = self.client(name)
+        forged = HeldCredential(
             key.id, key.text[:-3] + ("AAA" if not key.text.endswith("AAA") else "BBB"), ending_s=0.0, ended_s=0.0
         )
         for _ in range(6):
-            await person.pause()
+            await client.pause()
             await self._show(key, name)
             status = await self._status("POST", "/v1/agents/", key.text, name, {"name": "never"})
             if status not in (401, 403, *_NOT_NOW):
@@ -77,11 +78,11 @@ class Credentials(ServerScenario):
     async def _visit(self, maker: ScenarioClient) -> None:
         """A page with a token for a few minutes."""
         policy = [{"type": "agent", "id": self.agents[0], "access": ["read_agent"]}]
-        asked_s = self.stage.loop.time()
+        asked_s = self.machine.loop.time()
         made = await maker.insist("POST", "/v1/client-side-access-tokens", {"hostname": SITE, "policy": policy})
         path = f"/v1/agents/{self.agents[0]}"
-        ended_s = self.stage.loop.time() + TOKEN_S
-        token = Held("a token", made["token"], path, asked_s + TOKEN_S, ended_s)
+        ended_s = self.machine.loop.time() + TOKEN_S
+        token = HeldCredential("a token", made["token"], path, asked_s + TOKEN_S, ended_s)
         self.held.append(token)
         await self._show(token, "page")
         if await self._status("GET", "/v1/agents/", token.text, "page") not in (403, *_NOT_NOW):
@@ -89,9 +90,9 @@ class Credentials(ServerScenario):
         await asyncio.sleep(TOKEN_S + 1.0)
         await self._show(token, "page")
 
-    async def _show(self, held: Held, name: str) -> int | None:
-        """Uses the credential once. Raises Broken when it lets in too long or not long enough."""
-        loop = self.stage.loop
+    async def _show(self, held: HeldCredential, name: str) -> int | None:
+        """Uses the credential once. Raises Broken when it works too long or not long enough."""
+        loop = self.machine.loop
         called_s = loop.time()
         status = await self._status("GET", held.path, held.text, name)
         if status == 200 and called_s >= held.ended_s:
@@ -101,10 +102,10 @@ class Credentials(ServerScenario):
         return status
 
     async def _status(self, method: str, path: str, text: str, name: str, body: Any = None) -> int | None:
-        await self.stage.up()
+        await self.machine.up()
         headers = {"Authorization": f"Bearer {text}"}
         try:
-            return (await self.stage.client(name).request(method, path, body, headers=headers)).status
+            return (await self.machine.client(name).request(method, path, body, headers=headers)).status
         except ConnectionLost:
             return None
 
@@ -114,7 +115,7 @@ class Credentials(ServerScenario):
             status = await self._show(held, f"checker-{number}")
             if status != (401 if ended else 200):
                 raise Broken("in the end a credential works or has ended", f"{held.id} was answered {status}")
-        stored = {row[0] for row in self.stage.disk.query("SELECT id FROM api_keys")}
+        stored = {row[0] for row in self.machine.disk.query("SELECT id FROM api_keys")}
         if left := [held.id for held in self.held if held.ended_s < float("inf") and held.id in stored]:
             raise Broken("a revoked key is gone", ", ".join(left))
         await super().settle()

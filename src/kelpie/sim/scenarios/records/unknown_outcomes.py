@@ -1,4 +1,4 @@
-"""Edits whose outcome nobody knows: the commit is in and its answer is lost, or whoever waited for it was cut off.
+"""Edits whose outcome is unknown: the commit is in and its answer is lost, or the waiting client was cut off.
 
 Their editors send them again, and may be told that there is nothing left to do. Still no prompt is older than the last
 edit that was acknowledged, and in the end every live agent sees what is stored.
@@ -30,19 +30,19 @@ Editor = Callable[[ScenarioClient], Awaitable[None]]
 
 
 class UnknownOutcomes(ServerScenario):
-    """Two agents with a shared block and a shared tool. Each editor changes a thing of its own, then speaks to one."""
+    """Two agents with a shared block and a shared tool. Each editor changes a thing of its own, then writes to one."""
 
     async def act(self) -> None:
-        self.edits = Edits(self.stage.loop)
-        maker = self.person("maker")
+        self.edits = Edits(self.machine.loop)
+        maker = self.client("maker")
         self.notice = await self._block(maker, "notice", "notice 0")
         self.tools = {name: await self._tool(maker, name) for name in (SPARE, LENT)}
         await self.make_agents(2, types=TYPES, tools=self.tools, block_ids=[self.notice])
         await self._begin(maker)
         editors: list[Editor] = [self._rewrite, self._pin, self._describe, self._lend, self._instruct]
-        chosen = self.stage.rng.sample(editors, EDITORS_AT_ONCE)
-        works = [editor(person) for editor, person in zip(chosen, self.people(EDITORS_AT_ONCE), strict=True)]
-        await together((*works, self._talk(self.person("talker"))))
+        chosen = self.machine.rng.sample(editors, EDITORS_AT_ONCE)
+        works = [editor(client) for editor, client in zip(chosen, self.clients(EDITORS_AT_ONCE), strict=True)]
+        await together((*works, self._talk(self.client("talker"))))
 
     async def _block(self, maker: ScenarioClient, label: str, value: str) -> str:
         return (await maker.insist("POST", "/v1/blocks/", {"label": label, "value": value}))["id"]
@@ -51,7 +51,7 @@ class UnknownOutcomes(ServerScenario):
         return (await maker.insist("POST", "/v1/tools/", {"source_code": SOURCE.format(name=name)}))["id"]
 
     async def _begin(self, maker: ScenarioClient) -> None:
-        """How everything was made, and that both agents are awake."""
+        """Records the initial values, and loads both agents."""
         for key, value in (("notice", "notice 0"), ("pin", None), (SPARE, "As it was made."), (LENT, LENT)):
             self.edits.began(key, value)
         await self.edits.make(
@@ -59,70 +59,70 @@ class UnknownOutcomes(ServerScenario):
         )
         await together(maker.say(agent_id) for agent_id in self.agents)
 
-    async def _talk(self, person: ScenarioClient) -> None:
+    async def _talk(self, client: ScenarioClient) -> None:
         for turn in range(3):
-            await person.pause()
-            await person.say(self.agents[turn % 2], stream=person.tosses(0.3))
+            await client.pause()
+            await client.say(self.agents[turn % 2], stream=client.tosses(0.3))
 
     def _agent(self, number: int, rest: str = "") -> str:
         return f"/v1/agents/{self.agents[number]}{rest}"
 
     # --- the editors ---------------------------------------------------------------------------------------------
 
-    async def _rewrite(self, person: ScenarioClient) -> None:
-        """The value of a shared block, by two requests at once: the first answer counts."""
+    async def _rewrite(self, client: ScenarioClient) -> None:
+        """Replaces the value of a shared block, by two requests at once: the first answer counts."""
         for number in range(1, ROUNDS + 1):
-            await person.pause()
+            await client.pause()
             edit = self.edits.call("notice", f"notice {number}")
             path, body = f"/v1/blocks/{self.notice}", {"value": edit.value}
-            await together(self.edits.make(one, edit, "PATCH", path, body) for one in (person, self.person("twin")))
-            await person.say(self.agents[number % 2])
+            await together(self.edits.make(one, edit, "PATCH", path, body) for one in (client, self.client("twin")))
+            await client.say(self.agents[number % 2])
 
-    async def _pin(self, person: ScenarioClient) -> None:
-        """A block that hangs on the first agent now and then; the last one is deleted while it hangs there."""
+    async def _pin(self, client: ScenarioClient) -> None:
+        """Attaches a block to the first agent now and then; the last one is deleted while it is attached."""
         for number in range(1, ROUNDS + 1):
-            pin = await self._block(person, "pin", f"pin {number}")
+            pin = await self._block(client, "pin", f"pin {number}")
             way = self._agent(0, "/core-memory/blocks")
-            await self.edits.make(person, self.edits.call("pin", f"pin {number}"), "PATCH", f"{way}/attach/{pin}")
-            await person.say(self.agents[0])
+            await self.edits.make(client, self.edits.call("pin", f"pin {number}"), "PATCH", f"{way}/attach/{pin}")
+            await client.say(self.agents[0])
             off = self.edits.call("pin", None)
             if number == ROUNDS:
-                await self.edits.make(person, off, "DELETE", f"/v1/blocks/{pin}", gone=404)
+                await self.edits.make(client, off, "DELETE", f"/v1/blocks/{pin}", gone=404)
             else:
-                await self.edits.make(person, off, "PATCH", f"{way}/detach/{pin}", gone=404)
-            await person.say(self.agents[0])
+                await self.edits.make(client, off, "PATCH", f"{way}/detach/{pin}", gone=404)
+            await client.say(self.agents[0])
 
-    async def _describe(self, person: ScenarioClient) -> None:
-        """What a shared tool says of itself."""
+    async def _describe(self, client: ScenarioClient) -> None:
+        """Changes the description of a shared tool."""
         for number in range(1, ROUNDS + 1):
-            await person.pause()
+            await client.pause()
             edit = self.edits.call(SPARE, f"Edition {number}.")
             schema = {"name": SPARE, "description": edit.value, "parameters": {"type": "object", "properties": {}}}
-            await self.edits.make(person, edit, "PATCH", f"/v1/tools/{self.tools[SPARE]}", {"json_schema": schema})
-            await person.say(self.agents[number % 2])
+            await self.edits.make(client, edit, "PATCH", f"/v1/tools/{self.tools[SPARE]}", {"json_schema": schema})
+            await client.say(self.agents[number % 2])
 
-    async def _lend(self, person: ScenarioClient) -> None:
-        """A tool that the second agent has now and then; in the end it is deleted."""
+    async def _lend(self, client: ScenarioClient) -> None:
+        """Attaches a tool to the second agent now and then; in the end it is deleted."""
         tool_id = self.tools[LENT]
         for _ in range(ROUNDS - 1):
             for value, way in ((None, "detach"), (LENT, "attach")):
                 edit = self.edits.call(LENT, value)
-                await self.edits.make(person, edit, "PATCH", self._agent(1, f"/tools/{way}/{tool_id}"))
-                await person.say(self.agents[1])
-        await self.edits.make(person, self.edits.call(LENT, None), "DELETE", f"/v1/tools/{tool_id}", gone=400)
-        await person.say(self.agents[1])
+                await self.edits.make(client, edit, "PATCH", self._agent(1, f"/tools/{way}/{tool_id}"))
+                await client.say(self.agents[1])
+        await self.edits.make(client, self.edits.call(LENT, None), "DELETE", f"/v1/tools/{tool_id}", gone=400)
+        await client.say(self.agents[1])
 
-    async def _instruct(self, person: ScenarioClient) -> None:
-        """The instructions of the first agent."""
+    async def _instruct(self, client: ScenarioClient) -> None:
+        """Changes the instructions of the first agent."""
         for number in range(1, ROUNDS + 1):
-            await person.pause()
+            await client.pause()
             edit = self.edits.call("system", f"edition {number}")
-            await self.edits.make(person, edit, "PATCH", self._agent(0), {"system": edit.value})
-            await person.say(self.agents[0])
+            await self.edits.make(client, edit, "PATCH", self._agent(0), {"system": edit.value})
+            await client.say(self.agents[0])
 
     def check(self) -> None:
         super().check()
-        for prompt in prompts(self.stage.llm.seen, self.heard):
+        for prompt in prompts(self.machine.llm.seen, self.heard):
             for key, shown in self._shown(prompt):
                 self.edits.check(key, shown, prompt.began_s, prompt.seen_s)
 
@@ -135,21 +135,21 @@ class UnknownOutcomes(ServerScenario):
         return shown
 
 
-class CutOff(ServerScenario):
-    """One agent writes into a block while an operator cuts its turns off; another one has the block in its prompt.
+class CancelledWrites(ServerScenario):
+    """One agent writes into a block while an operator cancels its turns; another one has the block in its prompt.
 
-    Nothing else makes the other one look again, so it is asked after every cut.
+    Nothing else makes the other one reload, so it gets a message after every cut.
     """
 
     async def act(self) -> None:
-        maker, writer, operator = (self.person(name) for name in ("maker", "writer", "operator"))
+        maker, writer, operator = (self.client(name) for name in ("maker", "writer", "operator"))
         block_id = (await maker.insist("POST", "/v1/blocks/", {"label": "log", "value": "began"}))["id"]
         await self.make_agents(2, types=TYPES, tools=["core_memory_append"], block_ids=[block_id])
         for _ in range(4):
             await together((self._write(writer), self._cut(operator)))
-            await asyncio.sleep(SIZES[Fault.storage_latency][1])  # a commit that nobody waits for takes its time
+            await asyncio.sleep(SIZES[Fault.storage_latency][1])  # a commit without a waiting caller takes its time
             await maker.say(self.agents[1])
-            views_are_current(self.stage.disk, self.stage.llm.seen, self.agents[1:])
+            views_are_current(self.machine.disk, self.machine.llm.seen, self.agents[1:])
 
     async def _write(self, writer: ScenarioClient) -> None:
         await writer.say(self.agents[0], 'call core_memory_append {"label": "log", "content": "{token}"}')
@@ -173,7 +173,7 @@ DOUBTS = scenario(
 
 CUT_OFF = scenario(
     "turns-cut-off",
-    CutOff,
+    CancelledWrites,
     faults=(Aim(Fault.storage_latency, "database.write", rate=0.5),),
     swarm=(Fault.storage_busy, Fault.cpu_starvation, Fault.llm_rate_limit),
     settings=replace(SETTINGS, drain_s=0.3),

@@ -1,7 +1,7 @@
-"""Agents that write to each other, agents that look after another's memory, and groups, while the power fails.
+"""Agents that write to each other, companions, and groups, while the power fails.
 
-Nobody waits for ever, however they ask each other; what was sent without waiting arrives exactly once; the work of a
-companion follows from the turns of its agent one for one; and everybody takes new messages afterwards.
+No agent waits for ever, however they ask each other; a message sent without waiting arrives exactly once; the runs of a
+companion follow from the turns of its agent one for one; and every agent takes new messages afterwards.
 """
 
 import asyncio
@@ -32,29 +32,29 @@ def call(name: str, **arguments: Any) -> str:
 class AgentMessages(ServerScenario):
     """Three agents that know each other, a fourth with a companion, and a group of two of them."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
         self.watched, self.companion, self.group = "", "", ""
         self.marks = 0
 
     async def act(self) -> None:
         await self._cast()
         ann, ben, cid = self.agents
-        people = self.people(5)
+        clients = self.clients(5)
         await together(
             (
-                self._asks(people[0], ann, ben),
-                self._asks(people[1], ben, ann),
-                self._writes(people[2], cid, ann, ben),
-                self._talks(people[3]),
-                self._meets(people[4]),
+                self._asks(clients[0], ann, ben),
+                self._asks(clients[1], ben, ann),
+                self._writes(clients[2], cid, ann, ben),
+                self._talks(clients[3]),
+                self._meets(clients[4]),
             )
         )
-        await self._asks_all(people[0], cid, ben)
+        await self._asks_all(clients[0], cid, ben)
 
     async def _cast(self) -> None:
         await self.make_agents(3, types=("letta_v1_agent",), tools=[ASK, ASK_TAGGED, TELL])
-        maker = self.person("maker")
+        maker = self.client("maker")
         for agent_id in self.agents:
             await maker.insist("PATCH", f"/v1/agents/{agent_id}", {"tags": [TEAM]})
         body = {"name": "watched", "enable_sleeptime": True, "memory_blocks": [{"label": "human", "value": "someone"}]}
@@ -71,48 +71,48 @@ class AgentMessages(ServerScenario):
         self.marks += 1
         return f"mark-{self.marks}."
 
-    async def _asks(self, person: ScenarioClient, one: str, other: str) -> None:
-        """One asks the other, who asks back, which must be refused; and both may do so at the same moment."""
+    async def _asks(self, client: ScenarioClient, one: str, other: str) -> None:
+        """One agent asks the other, which asks back, which must be refused; and both may do so at the same moment."""
         for _ in range(ROUNDS):
             back = call(ASK, message=self._mark(), other_agent_id=one)
-            await self._insists(person, one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
+            await self._insists(client, one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
 
-    async def _writes(self, person: ScenarioClient, one: str, first: str, second: str) -> None:
-        """One writes to two others without waiting, and is written to by one of them."""
+    async def _writes(self, client: ScenarioClient, one: str, first: str, second: str) -> None:
+        """One agent writes to two others without waiting, and one of them writes to it."""
         both = " & ".join(call(TELL, message=self._mark(), other_agent_id=other) for other in (first, second))
         answer = call(TELL, message=self._mark(), other_agent_id=one)
         lines = (both, call(TELL, message=f"{self._mark()}\n{answer}", other_agent_id=first))
-        await self._insists(person, one, *lines)
+        await self._insists(client, one, *lines)
 
-    async def _asks_all(self, person: ScenarioClient, one: str, stopped: str) -> None:
-        """One asks everybody while one of them is stopped, and once more when it is not."""
-        operator = self.person("operator")
+    async def _asks_all(self, client: ScenarioClient, one: str, stopped: str) -> None:
+        """One agent asks all others while one of them is stopped, and once more when it is not."""
+        operator = self.client("operator")
         await operator.insist("POST", f"/v1/agents/{stopped}/stop")
-        await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[TEAM], match_some=[]))
+        await self._insists(client, one, call(ASK_TAGGED, message=self._mark(), match_all=[TEAM], match_some=[]))
         await operator.insist("POST", f"/v1/agents/{stopped}/start")
-        await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
+        await self._insists(client, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
 
-    async def _insists(self, person: ScenarioClient, agent_id: str, *lines: str) -> None:
-        """Whoever hears nothing says it again, but not for ever."""
+    async def _insists(self, client: ScenarioClient, agent_id: str, *lines: str) -> None:
+        """Repeats a message that got no answer, but not for ever."""
         for _ in range(TRIES_MAX):
-            if (await person.say(agent_id, *lines)).acknowledged:
+            if (await client.say(agent_id, *lines)).acknowledged:
                 return
-            await person.pause()
+            await client.pause()
 
-    async def _talks(self, person: ScenarioClient) -> None:
+    async def _talks(self, client: ScenarioClient) -> None:
         for _ in range(2 * ROUNDS):
-            await person.say(self.watched, f"remember {self._mark()}", stream=person.tosses(0.3))
+            await client.say(self.watched, f"remember {self._mark()}", stream=client.tosses(0.3))
 
-    async def _meets(self, person: ScenarioClient) -> None:
+    async def _meets(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS):
-            said = await person.ask("POST", f"/v1/groups/{self.group}/messages", {"input": self._mark()})
+            said = await client.ask("POST", f"/v1/groups/{self.group}/messages", {"input": self._mark()})
             if said is not None and said.status not in (200, 409, 429, 503):
                 raise Broken("a group is answered", f"{said.status} {said.body!r}")
-            await person.pause()
+            await client.pause()
 
     async def settle(self) -> None:
         await super().settle()
-        visitor = self.person("second visitor")
+        visitor = self.client("second visitor")
         for agent_id in (self.watched, self.companion):
             await self._is_well(visitor, agent_id)
         await asyncio.sleep(REST_S)  # what these visits gave the companion to do is done as well
@@ -121,42 +121,46 @@ class AgentMessages(ServerScenario):
 
     def check(self) -> None:
         super().check()
-        for run_id, returned in self.stage.disk.query("SELECT run_id, tool_returns FROM messages WHERE role = 'tool'"):
+        for run_id, returned in self.machine.disk.query(
+            "SELECT run_id, tool_returns FROM messages WHERE role = 'tool'"
+        ):
             for result in json.loads(returned):
                 if "seconds" in result["text"]:
                     raise Broken("nobody waits for the time-out", f"{run_id}: {result['text']}")
 
     def _sent_once(self) -> None:
-        """Every message that a result tells as sent is one run of its receiver, and there are no others."""
+        """Every message that a result reports as sent is one run of its receiver, and there are no others."""
         told = Counter[str]()
-        for (returned,) in self.stage.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
+        for (returned,) in self.machine.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
             for result in json.loads(returned):
                 if result["name"] == TELL and result["ok"]:
                     told[result["text"].rpartition(" in ")[2].rstrip(".")] += 1
-        runs = self.stage.disk.query("SELECT id FROM runs WHERE metadata LIKE '%sender_id%'")
+        runs = self.machine.disk.query("SELECT id FROM runs WHERE metadata LIKE '%sender_id%'")
         if told != Counter(run_id for (run_id,) in runs):
             raise Broken("what is sent arrives exactly once", f"told {dict(told)}, and there are {runs}")
         for (run_id,) in runs:
-            rows = self.stage.disk.query("SELECT role FROM messages WHERE run_id = ? AND role = 'user'", run_id)
+            rows = self.machine.disk.query("SELECT role FROM messages WHERE run_id = ? AND role = 'user'", run_id)
             if len(rows) > 1:
                 raise Broken("what is sent arrives exactly once", f"{run_id} has it {len(rows)} times")
 
     def _looked_after(self) -> None:
-        """Every second ended turn has given the companion one run, with everything said since the last."""
-        turns = self.stage.disk.query(
+        """Every second ended turn has given the companion one run, with all messages since the last."""
+        turns = self.machine.disk.query(
             "SELECT id FROM runs WHERE agent_id = ? AND status = 'completed' ORDER BY completed_at, id", self.watched
         )
         wanted = {f"run-{stable_uuid(run_id, self.companion)}" for (run_id,) in turns[::EVERY]}
-        found = self.stage.disk.query(
+        found = self.machine.disk.query(
             "SELECT id, input FROM runs WHERE agent_id = ? AND metadata LIKE '%sleeptime%'", self.companion
         )
         if wanted != {run_id for run_id, _ in found}:
             raise Broken("a companion works after every nth turn", f"wanted {sorted(wanted)}, found {found}")
-        ((count,),) = self.stage.disk.query("SELECT turns_counter FROM groups WHERE manager_agent_id = ?", self.watched)
+        ((count,),) = self.machine.disk.query(
+            "SELECT turns_counter FROM groups WHERE manager_agent_id = ?", self.watched
+        )
         if count != (len(turns) - 1) % EVERY:
             raise Broken("turns are counted once", f"{len(turns)} turns, and the count is {count}")
         heard = "\n".join(given for _, given in found)
-        rows = self.stage.disk.query(
+        rows = self.machine.disk.query(
             "SELECT m.content FROM messages m JOIN runs r ON r.id = m.run_id WHERE m.role = 'user' AND m.agent_id = ?"
             " AND r.status = 'completed' AND m.seq <= (SELECT n.seq FROM messages n JOIN groups g"
             " ON g.last_processed_message_id = n.id WHERE g.manager_agent_id = ?)",

@@ -1,8 +1,8 @@
 """An agent whose permissions and limits change while it calls tools in several conversations, and the power fails.
 
-Whatever happens, a tool that was forbidden is not run any more once its ban is acknowledged, also not in a turn that
-was under way; every call that has a result is recorded exactly once, with what came of it; and what is recorded goes
-beyond the limits of an hour by no more than what was in flight: one call for each conversation.
+A forbidden tool is not run any more once its ban is acknowledged, not even in a running turn; every call that has a
+result is recorded exactly once, with its outcome; and the recorded use goes beyond the limits of an hour by no more
+than one call in flight for each conversation.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ FREE = {"allow": ["*"], "deny": []}
 
 
 class ChangingPermissions(ServerScenario):
-    """Three people make the agent call; an owner forbids and permits, and raises the limits."""
+    """Three clients make the agent call; an operator forbids and permits, and raises the limits."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
         self.begun: list[tuple[float, str]] = []  # when the server began to run a call
         self.banned: list[tuple[float, float]] = []  # from when a ban was acknowledged until it was to be lifted
         self.calls_max = FIRST_CALLS
-        stage.world.internet.host(HOST, self._arrives)
+        machine.world.internet.host(HOST, self._arrives)
 
     async def _arrives(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         self.begun.append((float(asked.headers[BEGUN]), json.loads(asked.body)["mark"]))
@@ -50,26 +50,26 @@ class ChangingPermissions(ServerScenario):
     async def act(self) -> None:
         await self.register_outside()
         await self.make_agents(1, types=("letta_v1_agent",), tools=("outside",))
-        owner = self.person("owner")
+        owner = self.client("owner")
         await self._limit(owner)
         path, body = f"/v1/conversations/?agent_id={self.agents[0]}", {"isolated_block_labels": []}
         lanes = [None, *[(await owner.insist("POST", path, body))["id"] for _ in range(LANES - 1)]]
-        people = self.people(LANES)
+        clients = self.clients(LANES)
         await together(
             [
                 self._rule(owner),
-                *(self._talk(person, n, lane) for n, (person, lane) in enumerate(zip(people, lanes, strict=True))),
+                *(self._talk(client, n, lane) for n, (client, lane) in enumerate(zip(clients, lanes, strict=True))),
             ]
         )
         await self._permit(owner)
 
-    async def _talk(self, person: ScenarioClient, number: int, lane: str | None) -> None:
+    async def _talk(self, client: ScenarioClient, number: int, lane: str | None) -> None:
         for turn in range(ROUNDS):
-            await person.pause(6.0)
+            await client.pause(6.0)
             marks = [f"{number}-{turn}-{each}" for each in range(3)]
             first, *others = (f'call outside {{"mark": "{mark}"}}' for mark in marks)
             script = (f"{first} & {others[0]}", others[1], "remember something")
-            await person.say(self.agents[0], *script, stream=person.tosses(0.5), conversation=lane)
+            await client.say(self.agents[0], *script, stream=client.tosses(0.5), conversation=lane)
 
     async def _rule(self, owner: ScenarioClient) -> None:
         for _ in range(BANS):
@@ -105,18 +105,18 @@ class ChangingPermissions(ServerScenario):
         self._limits_are_held()
 
     def _every_call_is_recorded_once(self) -> None:
-        rows = self.stage.disk.query("SELECT step_id, tool_returns FROM messages WHERE role = 'tool'")
+        rows = self.machine.disk.query("SELECT step_id, tool_returns FROM messages WHERE role = 'tool'")
         given = Counter((step, each["call_id"]) for step, results in rows for each in json.loads(results))
-        noted = self.stage.disk.query("SELECT step_id, call_id FROM tool_calls")
+        noted = self.machine.disk.query("SELECT step_id, call_id FROM tool_calls")
         if given != Counter((step, call) for step, call in noted):
             raise Broken("every call is recorded once", f"results {given}, records {noted}")
         told = {(step, each["call_id"]): each["text"] for step, results in rows for each in json.loads(results)}
-        for step, call, outcome in self.stage.disk.query("SELECT step_id, call_id, outcome FROM tool_calls"):
+        for step, call, outcome in self.machine.disk.query("SELECT step_id, call_id, outcome FROM tool_calls"):
             if (outcome == "refused") != ("was not run" in told[step, call]):
                 raise Broken("a record says what the model was told", f"{outcome}: {told[step, call]}")
 
     def _limits_are_held(self) -> None:
-        rows = self.stage.disk.query(
+        rows = self.machine.disk.query(
             "SELECT created_at / ?, SUM(counted), SUM(cpu_us) FROM tool_calls GROUP BY 1", HOUR_US
         )
         for _, calls, cpu_us in rows:

@@ -1,9 +1,9 @@
-"""What agents may use in an hour, and results that are kept for them, over several hours in which the power fails.
+"""Hourly quotas of agents, and their cached results, over several hours in which the power fails.
 
-Two agents call one deterministic tool in several conversations and by hand, while it is made anew. Whatever happens,
-what ran is counted once: no crash forgets it, and a result that is given again has taken nothing. Limits are passed by
-no more than what was in flight, and nobody is refused while something is left. A kept result is given to nobody but the
-agent that had it, for the same arguments and the same version of the tool, and not after its time.
+Two agents call one deterministic tool in several conversations and by hand, while it is replaced. Every run is counted
+once: no crash loses it, and a cached result uses nothing. Limits are passed by no more than the calls in flight, and no
+call is refused while something is left. A cached result is given only to the agent that had it, for the same arguments
+and the same version of the tool, and not after its time.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any
 from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.ports.cells import CPU_US, Inside
+from kelpie.sim.ports.cells import CPU_US, CellEnvironment
 from kelpie.sim.ports.clock import START
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
@@ -49,8 +49,8 @@ _VERSION = re.compile(r'return "(\d+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """One time that the code has run."""
+class CodeRun:
+    """One run of the code."""
 
     agent_id: str
     word: str
@@ -59,31 +59,31 @@ class Ran:
 
 
 class HourlyQuotas(ServerScenario):
-    """Two agents, who talks to them, and an owner who makes their tool anew."""
+    """Two agents, their clients, and an operator that replaces their tool."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
-        self.ran: list[Ran] = []
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.ran: list[CodeRun] = []
         self.known: list[tuple[float, int]] = []  # when a version of the tool was acknowledged
         self.begun: Counter[str] = Counter()  # how often code of an agent began to run
-        self.lost: Counter[tuple[str, int]] = Counter()  # by agent and hour: calls by hand of which nobody knows
-        stage.world.code = self._code
+        self.lost: Counter[tuple[str, int]] = Counter()  # by agent and hour: manual calls whose outcome is unknown
+        machine.world.code = self._code
 
-    async def _code(self, inside: Inside) -> str:
+    async def _code(self, inside: CellEnvironment) -> str:
         agent_id, word = inside.env["LETTA_AGENT_ID"], str(inside.arguments["word"])
         found = _VERSION.search(inside.request["source"])
         assert found is not None
         self.begun[agent_id] += 1
         if (held := inside.confinement.memory_bytes) > MEMORY_MB * MEGABYTE:
-            self.stage.loop.fail(Broken("a limit of memory is held", f"code of {agent_id} has {held} bytes"))
-        await asyncio.sleep(self.stage.loop.rng(f"work/{len(self.ran)}").uniform(0.05, 2.0))
-        self.ran.append(Ran(agent_id, word, int(found[1]), self._now_s()))
+            self.machine.loop.fail(Broken("a limit of memory is held", f"code of {agent_id} has {held} bytes"))
+        await asyncio.sleep(self.machine.loop.rng(f"work/{len(self.ran)}").uniform(0.05, 2.0))
+        self.ran.append(CodeRun(agent_id, word, int(found[1]), self._now_s()))
         return f"run-{len(self.ran) - 1}"
 
     # --- what is done ----------------------------------------------------------------------------------------------
 
     async def act(self) -> None:
-        owner = self.person("owner")
+        owner = self.client("owner")
         await self._renew(owner)
         await self.make_agents(2, types=("letta_v1_agent",), tools=[NAME])
         limits = {
@@ -94,10 +94,10 @@ class HourlyQuotas(ServerScenario):
         }
         await self._limit(owner, limits)
         lanes = [(agent_id, lane) for agent_id in self.agents for lane in await self._lanes(owner, agent_id)]
-        people = list(zip(self.people(len(lanes)), lanes, strict=True))
+        clients = list(zip(self.clients(len(lanes)), lanes, strict=True))
         for hour in range(1, HOURS + 1):
             for pause_s in PAUSES_S:
-                await together((self._own(owner), *(self._talk(person, *where) for person, where in people)))
+                await together((self._own(owner), *(self._talk(client, *where) for client, where in clients)))
                 await self._pass(pause_s)
             await self._pass(hour * HOUR_S - self._now_s())
         for agent_id in self.agents:
@@ -105,14 +105,14 @@ class HourlyQuotas(ServerScenario):
         await self._limit(owner, None)
 
     def _now_s(self) -> float:
-        """The time by everybody's clock."""
-        return self.stage.loop.time() + self.stage.world.ahead_s
+        """The time by the clock that all share."""
+        return self.machine.loop.time() + self.machine.world.ahead_s
 
     async def _pass(self, seconds: float) -> None:
-        """Lets time go by when nothing is under way."""
+        """Lets time go by when nothing runs."""
         for _ in range(WAITS_MAX):
-            if not self.stage.disk.query("SELECT id FROM runs WHERE completed_at IS NULL"):
-                self.stage.world.ahead_s += max(0.0, seconds)
+            if not self.machine.disk.query("SELECT id FROM runs WHERE completed_at IS NULL"):
+                self.machine.world.ahead_s += max(0.0, seconds)
                 return
             await asyncio.sleep(1.0)
         raise Broken("every run ends", f"something went on for {WAITS_MAX} s")
@@ -132,7 +132,7 @@ class HourlyQuotas(ServerScenario):
         self.known.append((self._now_s(), version))
 
     async def _own(self, owner: ScenarioClient) -> None:
-        """Uses the tool by hand, and makes it anew now and then."""
+        """Calls the tool by hand, and replaces it now and then."""
         for agent_id in self.agents:
             await owner.pause(10.0)
             path, word = f"/v1/agents/{agent_id}/tools/{NAME}/run", owner.picks(("one", "two"))
@@ -145,11 +145,11 @@ class HourlyQuotas(ServerScenario):
             if owner.tosses(0.3):
                 await self._renew(owner)
 
-    async def _talk(self, person: ScenarioClient, agent_id: str, lane: str | None) -> None:
-        await person.pause(10.0)
-        asked_s, word = self._now_s(), person.picks(("one", "two"))
+    async def _talk(self, client: ScenarioClient, agent_id: str, lane: str | None) -> None:
+        await client.pause(10.0)
+        asked_s, word = self._now_s(), client.picks(("one", "two"))
         calls = f'call {NAME} {{"word": "{word}"}} & call {NAME} {{"word": "{word}"}}'
-        heard = await person.say(agent_id, calls, stream=person.tosses(0.5), conversation=lane)
+        heard = await client.say(agent_id, calls, stream=client.tosses(0.5), conversation=lane)
         for text in heard.results(NAME):
             self._is_due(text, agent_id, word, asked_s)
 
@@ -173,15 +173,15 @@ class HourlyQuotas(ServerScenario):
     def _what_ran_is_counted_once(self) -> None:
         query = "SELECT COALESCE(SUM(counted), 0), COALESCE(SUM(cpu_us), 0) FROM tool_calls WHERE agent_id = ?"
         for agent_id in self.agents:
-            ((calls, cpu_us),) = self.stage.disk.query(query, agent_id)
+            ((calls, cpu_us),) = self.machine.disk.query(query, agent_id)
             if self.begun[agent_id] > calls + sum(n for (whose, _), n in self.lost.items() if whose == agent_id):
                 raise Broken("what ran is counted", f"{self.begun[agent_id]} ran, {calls} are counted, {self.lost}")
             if cpu_us > self.begun[agent_id] * CPU_US:
                 raise Broken("what is used is counted once", f"{cpu_us} us of {self.begun[agent_id]} runs")
         told = Counter[str]()
-        rows = self.stage.disk.query("SELECT step_id, tool_returns FROM messages WHERE role = 'tool'")
+        rows = self.machine.disk.query("SELECT step_id, tool_returns FROM messages WHERE role = 'tool'")
         texts = {(step, each["call_id"]): str(each["text"]) for step, given in rows for each in json.loads(given)}
-        for step, call in self.stage.disk.query("SELECT step_id, call_id FROM tool_calls WHERE cpu_us > 0"):
+        for step, call in self.machine.disk.query("SELECT step_id, call_id FROM tool_calls WHERE cpu_us > 0"):
             told[texts.get((step, call), "")] += 1
         if twice := [text for text, times in told.items() if text.startswith("run-") and times > 1]:
             raise Broken("what is used is counted once", f"{twice} more than once")
@@ -190,18 +190,18 @@ class HourlyQuotas(ServerScenario):
         query = """SELECT (created_at - ?) / 3600000000, SUM(counted), SUM(cpu_us), SUM(outcome = 'refused')
             FROM tool_calls WHERE agent_id = ? GROUP BY 1"""
         flying = LANES + 1  # one for each conversation, and one by hand
-        for hour, calls, cpu_us, refused in self.stage.disk.query(query, START, agent_id):
+        for hour, calls, cpu_us, refused in self.machine.disk.query(query, START, agent_id):
             seen = f"{agent_id} in hour {hour}: {calls} calls, {cpu_us} us, {refused} refused"
             if calls > CALLS_MAX + flying:
                 raise Broken("a limit of calls is held", seen)
             if cpu_us > (RUNS_MAX + flying) * CPU_US:
                 raise Broken("a limit of processor time is held", seen)
-            lost = self.lost[agent_id, hour]  # which may have been in flight when somebody was refused
+            lost = self.lost[agent_id, hour]  # which may have been in flight when a call was refused
             if refused and calls + lost < CALLS_MAX and cpu_us + lost * CPU_US < RUNS_MAX * CPU_US:
                 raise Broken("nobody is refused while something is left", seen)
         used: dict[int, list[int]] = {}
         steps = "SELECT created_at / 3600000000, usage FROM steps WHERE agent_id = ? ORDER BY created_at"
-        for hour, usage in self.stage.disk.query(steps, agent_id):
+        for hour, usage in self.machine.disk.query(steps, agent_id):
             used.setdefault(hour, []).append(json.loads(usage)["total_tokens"])
         for hour, tokens in used.items():
             if sum(tokens) > TOKENS_MAX + LANES * max(tokens):

@@ -1,8 +1,8 @@
-"""Code in cells that calls back into our API while cells, disk and power fail and turns are cancelled.
+"""Code in cells that calls back into Kelpie's API while cells, disk and power fail and turns are cancelled.
 
 Agents run errands: their code edits its own agent's memory, uses its agent's tools, writes to other agents and to those
-who wait for it, shows passports of other calls, and goes on behind its own result. What it was told is so; what it was
-refused has left nothing; nobody waits in a ring; and with a call all ends that its code has asked for.
+that wait for it, shows passports of other calls, and goes on after its own result. Its answers are true; a refused
+request has left nothing; no agents wait in a ring; and all requests of the code end with its call.
 """
 
 import json
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.ports.cells import Inside
+from kelpie.sim.ports.cells import CellEnvironment
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.cell_errands import (
@@ -37,26 +37,26 @@ CANCELS = 3
 PLACES = 2
 WAITING = 8
 WALL_S = 120.0  # far more than any errand takes by itself
-REFUSED_S = 10.0  # within which a ring is told: a few reads, however slow
+REFUSED_S = 10.0  # within which a ring is refused: a few reads, however slow
 TOOLS = ("errand", WITH_TOOLS, "outside")
 BARRED = 2  # the agent that may not use the tool 'outside'
 
 
 class ToolCallbacks(ServerScenario):
-    """Three agents that run errands, three people who send them, and one who cancels."""
+    """Three agents that run errands, three clients that send them, and one that cancels."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
-        self.errands = Errands(stage.loop)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.errands = Errands(machine.loop)
         self.marks = 0
         self.committed: list[tuple[float, str, str]] = []  # when, in which run, and which mark code has written
-        self.cancelled: dict[str, float] = {}  # runs, and when they were told to be over
+        self.cancelled: dict[str, float] = {}  # runs, and when they were reported as over
         self._seen = 0  # of the versions of blocks
-        stage.world.code = self._code
-        stage.disk.watch(self._watch)
+        machine.world.code = self._code
+        machine.disk.watch(self._watch)
 
     async def act(self) -> None:
-        maker = self.person("maker")
+        maker = self.client("maker")
         await self.register_outside()
         held = {"kelpie_sandbox": {"timeout_s": WALL_S}}
         await maker.insist("POST", "/v1/tools/", {"source_code": SOURCE, **held})
@@ -66,8 +66,8 @@ class ToolCallbacks(ServerScenario):
             await self.make_agents(1, types=("letta_v1_agent",), tools=TOOLS, block_ids=ids)
         ban = {"kelpie_permissions": {"deny": ["outside"]}}
         await maker.insist("PATCH", f"/v1/agents/{self.agents[BARRED]}", ban)
-        sending = (self._send(person, number) for number, person in enumerate(self.people(3)))
-        await together((*sending, self._cancel(self.person("canceller"))))
+        sending = (self._send(client, number) for number, client in enumerate(self.clients(3)))
+        await together((*sending, self._cancel(self.client("canceller"))))
 
     # --- what is done ----------------------------------------------------------------------------------------------
 
@@ -78,10 +78,10 @@ class ToolCallbacks(ServerScenario):
     def _step(self, verb: Verb, whom: str, *lines: str) -> list[str]:
         return [verb, whom, self._mark(), *lines]
 
-    async def _send(self, person: ScenarioClient, number: int) -> None:
+    async def _send(self, client: ScenarioClient, number: int) -> None:
         own, other = self.agents[number], self.agents[(number + 1) % 3]
         for _ in range(ROUNDS):
-            await person.pause(2.0)
+            await client.pause(2.0)
             back = line([self._step(Verb.loop, own), self._step(Verb.write, other)])
             steps = [
                 self._step(Verb.write, own),
@@ -94,34 +94,34 @@ class ToolCallbacks(ServerScenario):
                 self._step(Verb.tell, other),
                 self._step(Verb.write, own),
             ]
-            chosen = [step for step in steps if person.tosses(0.6)] or steps[:1]
-            if person.tosses(0.3):
+            chosen = [step for step in steps if client.tosses(0.6)] or steps[:1]
+            if client.tosses(0.3):
                 chosen.append(self._step(Verb.linger, own))
-            await person.say(own, line(chosen, with_tools=person.tosses(0.3)), stream=person.tosses(0.3))
+            await client.say(own, line(chosen, with_tools=client.tosses(0.3)), stream=client.tosses(0.3))
 
-    async def _cancel(self, person: ScenarioClient) -> None:
+    async def _cancel(self, client: ScenarioClient) -> None:
         for _ in range(CANCELS):
-            await person.pause(4.0)
-            answer = await person.ask("POST", f"/v1/agents/{person.picks(self.agents)}/messages/cancel", {})
+            await client.pause(4.0)
+            answer = await client.ask("POST", f"/v1/agents/{client.picks(self.agents)}/messages/cancel", {})
             if answer is not None and answer.status == 200:
                 ended = [run_id for run_id, word in answer.json().items() if word == "cancelled"]
-                self.cancelled |= {run_id: self.stage.loop.time() for run_id in ended if run_id not in self.cancelled}
+                self.cancelled |= {run_id: self.machine.loop.time() for run_id in ended if run_id not in self.cancelled}
 
     # --- what is seen on the way -----------------------------------------------------------------------------------
 
     def _watch(self, disk: Disk) -> None:
-        """What code writes is written before its call is over."""
-        now = self.stage.loop.time()
+        """Writes of code are committed before its call is over."""
+        now = self.machine.loop.time()
         rows = disk.query("SELECT rowid, run_id, value FROM block_history WHERE rowid > ? ORDER BY rowid", self._seen)
         for rowid, run_id, value in rows:
             self._seen, mark = rowid, value.rpartition("\n")[2]
             self.committed.append((now, run_id or "", mark))
             self._is_in_time(mark, now)
 
-    async def _code(self, inside: Inside) -> str:
+    async def _code(self, inside: CellEnvironment) -> str:
         """Code that a tool of an errand runs does not outlive the errand."""
         if mark := inside.arguments.get("mark"):
-            self._is_in_time(mark, self.stage.loop.time())
+            self._is_in_time(mark, self.machine.loop.time())
         return await self.errands.code(inside)
 
     def _is_in_time(self, mark: str, at_s: float) -> None:
@@ -129,15 +129,15 @@ class ToolCallbacks(ServerScenario):
             shut_s = each.inside.door.shut_s
             if each.mark == mark and shut_s is not None and shut_s < at_s:
                 told = f"{each.verb} {mark} at {at_s:.4f}, shut at {shut_s:.4f}"
-                self.stage.loop.fail(Broken("what code asks for ends with its call", told))
+                self.machine.loop.fail(Broken("what code asks for ends with its call", told))
 
     # --- what is there at the end ----------------------------------------------------------------------------------
 
     async def settle(self) -> None:
         free = {"kelpie_permissions": {"allow": ["*"]}}
-        await self.person("maker").insist("PATCH", f"/v1/agents/{self.agents[BARRED]}", free)
+        await self.client("maker").insist("PATCH", f"/v1/agents/{self.agents[BARRED]}", free)
         await super().settle()
-        running = self.stage.running
+        running = self.machine.running
         assert isinstance(running, RunningKelpie) and running.kelpie.sandbox is not None
         if left := len(running.kelpie.passports):
             raise Broken("no passport outlives its call", f"{left} are left")
@@ -148,7 +148,7 @@ class ToolCallbacks(ServerScenario):
     def check(self) -> None:
         super().check()
         self._answers_are_sound()
-        self._what_was_told_is_so()
+        self._answers_are_true()
         self._calls_are_recorded()
         self._nothing_comes_of_what_was_cancelled()
         self._nobody_waited_for_ever()
@@ -169,9 +169,9 @@ class ToolCallbacks(ServerScenario):
             if each.status >= 400 and each.status not in REFUSALS[each.verb]:
                 raise Broken("sound code is let through", f"{each.verb} {each.mark}: {each.status} {each.said}")
 
-    def _what_was_told_is_so(self) -> None:
+    def _answers_are_true(self) -> None:
         written = Counter(mark for _, _, mark in self.committed)
-        texts = self.stage.disk.query("SELECT agent_id, content FROM messages WHERE role = 'user'")
+        texts = self.machine.disk.query("SELECT agent_id, content FROM messages WHERE role = 'user'")
         sent = Counter((agent_id, json.loads(content)[0]["text"].split("\n")[0]) for agent_id, content in texts)
         for each in self.errands.asked:
             found = written[each.mark]
@@ -187,14 +187,14 @@ class ToolCallbacks(ServerScenario):
                 raise Broken("what is forbidden is not run", f"{each.mark} is there {found} times")
 
     def _was_answered(self, told: Request) -> bool:
-        """Whether the run that somebody was told of has come to its end by itself; there is one in any case."""
+        """True if the run that a client was told of has come to its end by itself; the run exists in any case."""
         run_id = json.loads(told.said)["id"]
-        ((status,),) = self.stage.disk.query("SELECT status FROM runs WHERE id = ?", run_id)
+        ((status,),) = self.machine.disk.query("SELECT status FROM runs WHERE id = ?", run_id)
         return status == "completed"
 
     def _calls_are_recorded(self) -> None:
-        """Whatever code was told of a tool that it used is recorded, and what was refused as refused."""
-        rows = self.stage.disk.query("SELECT agent_id, name, outcome FROM tool_calls WHERE call_id IS NULL")
+        """Every answer that code got about a tool it used is recorded, and a refusal as a refusal."""
+        rows = self.machine.disk.query("SELECT agent_id, name, outcome FROM tool_calls WHERE call_id IS NULL")
         noted = Counter((agent_id, name, outcome == "refused") for agent_id, name, outcome in rows)
         tried, told = Counter[tuple[str, str, bool]](), Counter[tuple[str, str, bool]]()
         for each in self.errands.asked:
@@ -218,8 +218,8 @@ class ToolCallbacks(ServerScenario):
                 raise Broken("cancelled means no later effect", f"{mark} of {run_id} was written")
 
     def _nobody_waited_for_ever(self) -> None:
-        hung = sum(firing.fault is Fault.process_timeout for firing in self.stage.faults.firings)
-        rows = self.stage.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'")
+        hung = sum(firing.fault is Fault.process_timeout for firing in self.machine.faults.firings)
+        rows = self.machine.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'")
         late = [each["text"] for (returned,) in rows for each in json.loads(returned) if "time-out" in each["text"]]
         if late and not hung:  # else they may have waited for one that hung
             raise Broken("nobody waits for the time-out", f"none hung, and these were ended: {late}")
@@ -227,7 +227,7 @@ class ToolCallbacks(ServerScenario):
     def _prompts_show_what_code_wrote(self) -> None:
         """A prompt after the answer to an edit shows that edit, or a later one."""
         order = {mark: place for place, (_, _, mark) in enumerate(self.committed)}
-        for request in self.stage.llm.seen:
+        for request in self.machine.llm.seen:
             agent_id, block = str(request.body.get("user")), element(request.body["messages"][0]["content"], NOTES)
             shown = order.get((element(block or "", "value") or "").strip(), -1)
             for each in self.errands.asked:

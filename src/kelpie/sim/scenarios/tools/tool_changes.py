@@ -1,9 +1,9 @@
-"""A tool that is replaced, deleted and made again while agents call it, and packages that are installed for it, while
-installers fail and the power is cut.
+"""A tool that is replaced, deleted and created again while agents call it, and packages that are installed for it,
+while installers fail and the power is cut.
 
-A call finishes on the code it began with, whatever becomes of the tool; the next one runs the new. Whoever needs a set
-of packages while it is being installed waits for that one installation and hears what came of it, and nothing runs with
-a set that is not whole.
+A call finishes on the code it began with, whatever becomes of the tool; the next one runs the new code. A call that
+needs a set of packages while it is being installed waits for that one installation and gets its outcome, and nothing
+runs with a set that is not whole.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 from kelpie.core.settings.settings import Settings
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.ports.cells import Inside
+from kelpie.sim.ports.cells import CellEnvironment
 from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.packages import PLACE, SAID, SimPackages
 from kelpie.sim.runs.machine import Machine
@@ -45,7 +45,7 @@ _VERSION = re.compile(r'return "(\d+)"')
 
 @dataclass(slots=True)
 class Version:
-    """One that somebody asked for."""
+    """One version that a client asked for."""
 
     number: int
     asked_s: float
@@ -54,19 +54,19 @@ class Version:
 
 
 class ToolChanges(ServerScenario):
-    """Two agents that call one tool, somebody who makes it anew, and others whose tools need the same packages."""
+    """Two agents that call one tool, a client that replaces it, and others whose tools need the same packages."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
-        self.shelf = stage.disk.shelf
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.shelf = machine.disk.shelf
         self.versions: list[Version] = []
         self.called: dict[str, float] = {}  # when a call was asked for, by its mark
         self.ran: dict[str, tuple[int, float]] = {}  # which version it ran, and when it began
         self.finished: list[str] = []
-        stage.world.code = self._code
+        machine.world.code = self._code
 
-    async def _code(self, inside: Inside) -> str:
-        now, mark = self.stage.loop.time(), str(inside.arguments["mark"])
+    async def _code(self, inside: CellEnvironment) -> str:
+        now, mark = self.machine.loop.time(), str(inside.arguments["mark"])
         found = _VERSION.search(inside.request["source"])
         assert found is not None
         if mark in self.ran:
@@ -74,38 +74,38 @@ class ToolChanges(ServerScenario):
         self.ran[mark] = int(found[1]), now
         for mount in inside.mounts:
             if mount.source not in self.shelf.whole:
-                self.stage.loop.fail(Broken("nothing runs with half a set of packages", mount.source))
-        await asyncio.sleep(self.stage.loop.rng(f"work/{mark}").uniform(*WORK_S))
+                self.machine.loop.fail(Broken("nothing runs with half a set of packages", mount.source))
+        await asyncio.sleep(self.machine.loop.rng(f"work/{mark}").uniform(*WORK_S))
         self.finished.append(mark)
         return f"{found[1]} {mark}"
 
     async def act(self) -> None:
-        owner = self.person("owner")
+        owner = self.client("owner")
         tool_id = ""
         while not tool_id:
             tool_id = await self._renew(owner, SETS[0])
         await self.make_agents(2, types=("letta_v1_agent",), tools=[NAME])
-        people = self.people(2)
-        colleagues = [self.person(f"colleague-{number}") for number in range(COLLEAGUES)]
+        clients = self.clients(2)
+        colleagues = [self.client(f"colleague-{number}") for number in range(COLLEAGUES)]
         await together(
             (
                 self._own(owner, tool_id),
-                *(self._talk(person, number) for number, person in enumerate(people)),
-                *(self._register(person, number) for number, person in enumerate(colleagues)),
+                *(self._talk(client, number) for number, client in enumerate(clients)),
+                *(self._register(client, number) for number, client in enumerate(colleagues)),
             )
         )
 
     async def _renew(self, owner: ScenarioClient, package: str) -> str:
-        """Registers the next version; gives the tool's id, or nothing when it was refused or nobody knows."""
-        version = Version(len(self.versions), self.stage.loop.time())
+        """Registers the next version; returns the tool's id, or None when it was refused or the outcome is unknown."""
+        version = Version(len(self.versions), self.machine.loop.time())
         self.versions.append(version)
         source = SOURCE.format(name=NAME, version=version.number)
         answer = await owner.ask("PUT", "/v1/tools/", {"source_code": source, "pip_requirements": [{"name": package}]})
         if answer is not None and answer.status == 200:
-            version.known_s = self.stage.loop.time()
+            version.known_s = self.machine.loop.time()
             return answer.json()["id"]
         version.refused = answer is not None and answer.status == 400
-        self._is_told_truly(answer, version.asked_s, package)
+        self._refusal_is_true(answer, version.asked_s, package)
         return ""
 
     async def _own(self, owner: ScenarioClient, tool_id: str) -> None:
@@ -120,32 +120,32 @@ class ToolChanges(ServerScenario):
         await self._attach(owner)
 
     async def _attach(self, owner: ScenarioClient) -> None:
-        """Sees to it that both agents have the tool, if there is one."""
+        """Attaches the tool to both agents, if there is one."""
         found = await owner.insist("GET", f"/v1/tools/?name={NAME}")
         for agent_id in self.agents if found else ():
             answer = await owner.ask("PATCH", f"/v1/agents/{agent_id}/tools/attach/{found[0]['id']}")
             if answer is not None and answer.status == 400:
                 raise Broken("a tool is attached", f"{answer.body!r}")
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(CALLS):
-            await person.pause(3.0)
+            await client.pause(3.0)
             mark = f"{number}-{turn}"
-            self.called[mark] = self.stage.loop.time()
-            await person.say(self.agents[number], f'call {NAME} {{"mark": "{mark}"}}')
+            self.called[mark] = self.machine.loop.time()
+            await client.say(self.agents[number], f'call {NAME} {{"mark": "{mark}"}}')
 
-    async def _register(self, person: ScenarioClient, number: int) -> None:
+    async def _register(self, client: ScenarioClient, number: int) -> None:
         for turn, package in enumerate(SETS):
-            await person.pause(1.0)
+            await client.pause(1.0)
             source = SOURCE.format(name=f"other_{number}_{turn}", version=0)
-            asked_s = self.stage.loop.time()
-            answer = await person.ask(
+            asked_s = self.machine.loop.time()
+            answer = await client.ask(
                 "POST", "/v1/tools/", {"source_code": source, "pip_requirements": [{"name": package}]}
             )
-            self._is_told_truly(answer, asked_s, package)
+            self._refusal_is_true(answer, asked_s, package)
 
-    def _is_told_truly(self, answer: Any, asked_s: float, package: str) -> None:
-        """Who is refused for packages was refused because an installation of that set failed meanwhile."""
+    def _refusal_is_true(self, answer: Any, asked_s: float, package: str) -> None:
+        """A call that was refused for packages was refused because an installation of that set failed meanwhile."""
         if answer is None or answer.status != 400:
             return
         failed = [name for at_s, name in self.shelf.failed if at_s >= asked_s and package in name]
@@ -173,7 +173,7 @@ class ToolChanges(ServerScenario):
 
     def _results_are_of_the_code_that_ran(self) -> None:
         told = set[str]()
-        for (returned,) in self.stage.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
+        for (returned,) in self.machine.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
             for result in json.loads(returned):
                 if result["name"] != NAME or not result["ok"]:
                     continue
@@ -181,7 +181,7 @@ class ToolChanges(ServerScenario):
                 told.add(mark)
                 if self.ran.get(mark, (None,))[0] != int(number):
                     raise Broken("a call finishes on the code it began with", f"{mark}: {number}, ran {self.ran}")
-        sound = self.stage.boots == 1 and not self.stage.faults.fired(Fault.storage_write_fail)
+        sound = self.machine.boots == 1 and not self.machine.faults.fired(Fault.storage_write_fail)
         if sound and (lost := [mark for mark in self.finished if mark not in told]):
             raise Broken("a call finishes whatever becomes of its tool", f"{lost} of {self.ran}")
 

@@ -1,8 +1,8 @@
-"""Calls that wait for somebody's word only so long: then the server denies them, while the disk fails, the power is
-cut, clocks jump, agents are stopped, and people answer at that very moment.
+"""Calls that wait for an approval only so long: then the server denies them, while the disk fails, the power is cut,
+clocks jump, agents are stopped, and clients answer at that very moment.
 
-Whoever comes first, every call has one answer and one result. An answer that was acknowledged is the one that counts,
-one that was refused counts for nothing, nothing is denied before its time, and nothing waits for ever.
+Whichever comes first, every call has one answer and one result. An acknowledged answer is the one that counts, a
+refused one counts for nothing, nothing is denied before its time, and nothing waits for ever.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.scenarios.basic.crashes import cuts
-from kelpie.sim.scenarios.fixtures.approval_records import Lane, Request, taken, waiting
+from kelpie.sim.scenarios.fixtures.approval_records import ConversationAddress, Request, is_counted, waiting
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.server_scenario import scenario
@@ -60,17 +60,17 @@ class Denials:
 
 
 class ExpiringApprovals(Approvals):
-    """The people of `Approvals`, slower; an operator who cuts the power and stops agents when something expires."""
+    """The clients of `Approvals`, slower; an operator that cuts the power and stops agents when something expires."""
 
     asks_within_s = 30.0
 
     async def act(self) -> None:
-        self.denials = Denials(self.stage.loop)
-        self.stage.disk.watch(self.denials)
+        self.denials = Denials(self.machine.loop)
+        self.machine.disk.watch(self.denials)
         await super().act()
 
     def meddling(self) -> Iterable[Awaitable[None]]:
-        return (*super().meddling(), self._operate(self.person("operator")))
+        return (*super().meddling(), self._operate(self.client("operator")))
 
     async def _operate(self, operator: ScenarioClient) -> None:
         for _ in range(4):
@@ -81,7 +81,7 @@ class ExpiringApprovals(Approvals):
 
     async def _cut(self, operator: ScenarioClient) -> None:
         await operator.pause(0.3)
-        await self.stage.restart()
+        await self.machine.restart()
 
     async def _stop(self, operator: ScenarioClient) -> None:
         agent_id = operator.picks(self.agents)
@@ -90,62 +90,62 @@ class ExpiringApprovals(Approvals):
         await operator.insist("POST", f"/v1/agents/{agent_id}/start")
 
     async def _cancel_denial(self, operator: ScenarioClient) -> None:
-        """Ends the denial, which is a run like any other, and perhaps not the wait."""
+        """Cancels the denial, which is a run like any other, and perhaps not the wait."""
         latest = "SELECT agent_id, id FROM runs WHERE metadata LIKE ? ORDER BY rowid DESC LIMIT 1"
-        for agent_id, run_id in self.stage.disk.query(latest, _OURS):
+        for agent_id, run_id in self.machine.disk.query(latest, _OURS):
             await operator.ask("POST", f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run_id]})
 
-    async def decide(self, person: ScenarioClient, lane: Lane) -> None:
+    async def decide(self, client: ScenarioClient, lane: ConversationAddress) -> None:
         for _ in range(LOOKS):
-            await person.pause(10.0)
-            request = waiting(self.stage.disk, lane)
+            await client.pause(10.0)
+            request = waiting(self.machine.disk, lane)
             if request is None or not request.calls:
                 continue
-            moment = person.picks(MOMENTS)
+            moment = client.picks(MOMENTS)
             if moment != "never":
-                await self._wait(person, request, moment)
-                await self._do(person, lane, request)
+                await self._wait(client, request, moment)
+                await self._do(client, lane, request)
 
-    async def _wait(self, person: ScenarioClient, request: Request, moment: str) -> None:
+    async def _wait(self, client: ScenarioClient, request: Request, moment: str) -> None:
         if moment == "soon":
-            await person.pause(3.0)
+            await client.pause(3.0)
         elif moment == "with the denial":
             await self.denials.next()
         else:
-            now_s = self.stage.loop.time()  # a crash right after the commit hides the beginning from the watch
+            now_s = self.machine.loop.time()  # a crash right after the commit hides the beginning from the watch
             over_s = self.denials.began_s.get(request.id, now_s) + WAITS_S
             await asyncio.sleep(max(0.0, over_s - now_s - 0.5))
-            await person.pause()
+            await client.pause()
 
-    async def _do(self, person: ScenarioClient, lane: Lane, request: Request) -> None:
-        way = person.picks(WAYS)
+    async def _do(self, client: ScenarioClient, lane: ConversationAddress, request: Request) -> None:
+        way = client.picks(WAYS)
         if way == "cancel":
-            await self._cancel(person, lane)
+            await self._cancel(client, lane)
         else:
-            await self.answer(person, lane, request, way)
+            await self.answer(client, lane, request, way)
 
     # --- what must be so -----------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        left = self.stage.disk.query("SELECT agent_id, message_id FROM approvals ORDER BY message_id")
-        if left and not any(self.stage.faults.fired(fault) for fault in _CLOCKS):
-            raise Broken("nothing waits for ever", f"{left} wait after {self.stage.loop.time():.0f} s")
+        left = self.machine.disk.query("SELECT agent_id, message_id FROM approvals ORDER BY message_id")
+        if left and not any(self.machine.faults.fired(fault) for fault in _CLOCKS):
+            raise Broken("nothing waits for ever", f"{left} wait after {self.machine.loop.time():.0f} s")
         await super().settle()
 
     def check(self) -> None:
         super().check()
         others = [word.answer for word in self.words if not word.refused]  # perhaps the same, and taken
         refused = [word for word in self.words if word.refused and word.answer not in others]
-        if counted := [word.answer for word in refused if taken(self.stage.disk, word)]:
+        if counted := [word.answer for word in refused if is_counted(self.machine.disk, word)]:
             raise Broken("an answer that was refused counts for nothing", f"{counted}")
         self._denied_in_time()
 
     def _denied_in_time(self) -> None:
         """By the server's own clock, whatever that shows."""
         requests = dict(
-            self.stage.disk.query("SELECT id, created_at FROM messages WHERE tool_calls LIKE '%\"awaits\"%'")
+            self.machine.disk.query("SELECT id, created_at FROM messages WHERE tool_calls LIKE '%\"awaits\"%'")
         )
-        denials = dict(self.stage.disk.query("SELECT id, created_at FROM runs WHERE metadata LIKE ?", _OURS))
+        denials = dict(self.machine.disk.query("SELECT id, created_at FROM runs WHERE metadata LIKE ?", _OURS))
         for request_id, asked_at in requests.items():
             denied_at = denials.get(denial_of(MessageId(request_id)))
             if denied_at is not None and denied_at - asked_at < WAITS_S * MICROS_PER_SECOND:

@@ -1,9 +1,9 @@
-"""Calls that wait for somebody's word, while the power fails at every point around them, the disk fails, answers are
-lost and clients leave.
+"""Calls that wait for an approval, while the power fails at every point around them, the disk fails, answers are lost
+and clients disconnect.
 
-People approve, deny, change, answer in part, twice, at once and against each other, speak while something waits, cancel
-and empty the history; the clients run tools of their own. Nobody's answer is lost, nothing runs without one or twice,
-nothing but a person ends a wait, and in the end everybody takes a plain message.
+Clients approve, deny, change, answer in part, twice, at once and against each other, write while something waits,
+cancel and empty the history; they run tools of their own. No answer is lost, nothing runs without one or twice, nothing
+but a client ends a wait, and in the end every agent takes a plain message.
 """
 
 import json
@@ -16,7 +16,14 @@ from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, cuts
-from kelpie.sim.scenarios.fixtures.approval_records import Lane, Request, Waits, Word, kept, waiting
+from kelpie.sim.scenarios.fixtures.approval_records import (
+    ApprovalAnswer,
+    ConversationAddress,
+    Request,
+    WaitTimes,
+    check_answers,
+    waiting,
+)
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
@@ -45,45 +52,49 @@ _STOPPED = re.compile(rb'"stop_reason":\s*"(\w+)"')
 
 
 class Approvals(ServerScenario):
-    """Two agents, one of them in two conversations; each conversation has somebody who asks and two who decide."""
+    """Two agents, one of them in two conversations; each conversation has one client that asks and two that decide."""
 
     asks_within_s = 2.0
 
     async def act(self) -> None:
-        self.words: list[Word] = []
-        self.waits = Waits(self.stage.loop.time)
-        self.stage.disk.watch(self.waits)
-        kind = TYPES[self.stage.loop.seed % len(TYPES)]
+        self.words: list[ApprovalAnswer] = []
+        self.waits = WaitTimes(self.machine.loop.time)
+        self.machine.disk.watch(self.waits)
+        kind = TYPES[self.machine.loop.seed % len(TYPES)]
         self.append = APPENDS[kind]
         await self.register_outside()
         await self.make_agents(2, types=(kind,), tools=["outside"])
-        maker = self.person("ruler")
+        maker = self.client("ruler")
         for agent_id in self.agents:
             path = f"/v1/agents/{agent_id}/tools/approval/outside"
             await maker.insist("PATCH", path, {"requires_approval": True})
         first, second = self.agents
         other = (await maker.insist("POST", f"/v1/conversations/?agent_id={first}", {}))["id"]
-        self.lanes = [Lane(first), Lane(first, other), Lane(second)]
-        people = self.people(9)
-        asking = (self.ask(people[number], lane, number) for number, lane in enumerate(self.lanes))
-        deciding = (self.decide(people[3 + number], self.lanes[number % 3]) for number in range(6))
+        self.lanes = [ConversationAddress(first), ConversationAddress(first, other), ConversationAddress(second)]
+        clients = self.clients(9)
+        asking = (self.ask(clients[number], lane, number) for number, lane in enumerate(self.lanes))
+        deciding = (self.decide(clients[3 + number], self.lanes[number % 3]) for number in range(6))
         await together((*asking, *deciding, *self.meddling()))
 
     def meddling(self) -> Iterable[Awaitable[None]]:
-        """What others do meanwhile."""
-        return (self._empty(self.person("emptier"), self.agents[1]),)
+        """The work of other clients meanwhile."""
+        return (self._empty(self.client("emptier"), self.agents[1]),)
 
-    async def ask(self, person: ScenarioClient, lane: Lane, number: int) -> None:
+    async def ask(self, client: ScenarioClient, lane: ConversationAddress, number: int) -> None:
         for turn in range(ROUNDS):
-            await person.pause(self.asks_within_s)
-            await self._say(person, lane, LINES[(number + turn) % len(LINES)])
+            await client.pause(self.asks_within_s)
+            await self._say(client, lane, LINES[(number + turn) % len(LINES)])
 
     async def _say(
-        self, person: ScenarioClient, lane: Lane, lines: Sequence[str] = (), answers: Sequence[Mapping[str, Any]] = ()
+        self,
+        client: ScenarioClient,
+        lane: ConversationAddress,
+        lines: Sequence[str] = (),
+        answers: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         said = [line.replace("{append}", self.append) for line in lines]
-        stream = person.tosses(0.5)
-        await person.say(
+        stream = client.tosses(0.5)
+        await client.say(
             lane.agent_id,
             *said,
             stream=stream,
@@ -93,69 +104,74 @@ class Approvals(ServerScenario):
             answers=answers,
         )
 
-    async def _empty(self, person: ScenarioClient, agent_id: str) -> None:
-        if not person.tosses(0.5):
+    async def _empty(self, client: ScenarioClient, agent_id: str) -> None:
+        if not client.tosses(0.5):
             return
-        await person.pause(6.0)
-        edits = Edits(self.stage.loop)
+        await client.pause(6.0)
+        edits = Edits(self.machine.loop)
         edit = edits.call(agent_id, None)
-        await edits.make(person, edit, "PATCH", f"/v1/agents/{agent_id}/reset-messages", {})
+        await edits.make(client, edit, "PATCH", f"/v1/agents/{agent_id}/reset-messages", {})
         self.emptied_s[agent_id] = edit.acknowledged_s
 
     # --- what is said to calls that wait -------------------------------------------------------------------------
 
-    async def decide(self, person: ScenarioClient, lane: Lane) -> None:
+    async def decide(self, client: ScenarioClient, lane: ConversationAddress) -> None:
         for _ in range(LOOKS):
-            await person.pause(1.5)
-            request = waiting(self.stage.disk, lane)
+            await client.pause(1.5)
+            request = waiting(self.machine.disk, lane)
             if request is None or not request.calls:
                 continue
-            way = person.picks(WAYS)
+            way = client.picks(WAYS)
             if way == "only words":
-                await self._say(person, lane)
+                await self._say(client, lane)
             elif way == "cancel":
-                await self._cancel(person, lane)
+                await self._cancel(client, lane)
             else:
-                await self.answer(person, lane, request, way)
+                await self.answer(client, lane, request, way)
 
-    async def answer(self, person: ScenarioClient, lane: Lane, request: Request, way: str) -> None:
-        answers = [self._opinion(person, call) for call in request.calls]
+    async def answer(self, client: ScenarioClient, lane: ConversationAddress, request: Request, way: str) -> None:
+        answers = [self._opinion(client, call) for call in request.calls]
         if way == "part":
-            await self._send(person, lane, [person.picks(answers)], partial=True)
-            if person.tosses(0.6):
-                await self._cancel(person, lane)
+            await self._send(client, lane, [client.picks(answers)], partial=True)
+            if client.tosses(0.6):
+                await self._cancel(client, lane)
         elif way == "at once":
-            await together((self._send(person, lane, answers), self._send(person, lane, answers)))
+            await together((self._send(client, lane, answers), self._send(client, lane, answers)))
         elif way == "with words":
             self._note(lane, answers)
-            await self._say(person, lane, (), answers)
+            await self._say(client, lane, (), answers)
         elif way == "unheard":  # in the background
             self._note(lane, answers)
             body = {"messages": [{"type": "approval", "approvals": answers}]}
-            await person.ask("POST", f"/v1/agents/{lane.agent_id}/messages/async", body)
+            await client.ask("POST", f"/v1/agents/{lane.agent_id}/messages/async", body)
         else:
-            await self._send(person, lane, answers)
+            await self._send(client, lane, answers)
             if way == "twice":
-                await self._send(person, lane, answers)
+                await self._send(client, lane, answers)
 
-    def _opinion(self, person: ScenarioClient, call: Mapping[str, Any]) -> dict[str, Any]:
+    def _opinion(self, client: ScenarioClient, call: Mapping[str, Any]) -> dict[str, Any]:
         mark = json.loads(call["arguments"])["mark"]
-        if call["awaits"] == "client" and person.tosses(0.8):
-            told = f"{person.name} fetched {mark}"
+        if call["awaits"] == "client" and client.tosses(0.8):
+            told = f"{client.name} fetched {mark}"
             return {"type": "tool", "tool_call_id": call["id"], "tool_return": told, "status": "success"}
         ruling = {"type": "approval", "tool_call_id": call["id"], "mark": mark}
-        if call["awaits"] == "client" or person.tosses(0.2):
-            return {**ruling, "approve": False, "reason": f"{person.name} does not like it"}
-        changed = {"arguments": {"mark": f"{mark}-{person.name}"}} if person.tosses(0.3) else {}
+        if call["awaits"] == "client" or client.tosses(0.2):
+            return {**ruling, "approve": False, "reason": f"{client.name} does not like it"}
+        changed = {"arguments": {"mark": f"{mark}-{client.name}"}} if client.tosses(0.3) else {}
         return {**ruling, "approve": True, **changed}
 
-    def _note(self, lane: Lane, answers: Sequence[Mapping[str, Any]]) -> list[Word]:
-        words = [Word(lane.agent_id, answer) for answer in answers]
+    def _note(self, lane: ConversationAddress, answers: Sequence[Mapping[str, Any]]) -> list[ApprovalAnswer]:
+        words = [ApprovalAnswer(lane.agent_id, answer) for answer in answers]
         self.words += words
         return words
 
     async def _send(
-        self, person: ScenarioClient, lane: Lane, answers: Sequence[Mapping[str, Any]], *, partial: bool = False
+        self,
+        client: ScenarioClient,
+        lane: ConversationAddress,
+        answers: Sequence[Mapping[str, Any]],
+        *,
+        partial: bool = False,
     ) -> None:
         words = self._note(lane, answers)
         body: dict[str, Any] = {
@@ -164,10 +180,10 @@ class Approvals(ServerScenario):
         }
         path = lane.messages
         if lane.conversation is not None:
-            body["streaming"] = person.tosses(0.5)
-        elif person.tosses(0.5):
+            body["streaming"] = client.tosses(0.5)
+        elif client.tosses(0.5):
             path = f"{path}/stream"
-        told = await person.ask("POST", path, body)
+        told = await client.ask("POST", path, body)
         if told is None or b"event: error" in told.body:
             return
         if told.status != 200:
@@ -180,8 +196,8 @@ class Approvals(ServerScenario):
         for word in words:
             word.acknowledged = status_for(reason) is RunStatus.completed
 
-    async def _cancel(self, person: ScenarioClient, lane: Lane) -> int | None:
-        told = await person.ask("POST", lane.cancel, {})
+    async def _cancel(self, client: ScenarioClient, lane: ConversationAddress) -> int | None:
+        told = await client.ask("POST", lane.cancel, {})
         if told is not None and told.status not in (200, 409, 503):
             raise Broken("a cancel is answered", f"{lane.cancel}: {told.status} {told.body!r}")
         return told.status if told is not None else None
@@ -189,21 +205,23 @@ class Approvals(ServerScenario):
     # --- what must be so -----------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        guest = self.person("guest")
-        for said in self.stage.history.said:
+        guest = self.client("guest")
+        for said in self.machine.history.said:
             if said.called_s <= self.emptied_s.get(said.agent_id, -1.0):
                 said.fate = Fate.unknown
         for number, lane in enumerate(self.lanes):
-            while (request := waiting(self.stage.disk, lane)) is not None:
-                await self._end(guest, lane, request, cancelling=(self.stage.loop.seed + number) % 2 == 0)
+            while (request := waiting(self.machine.disk, lane)) is not None:
+                await self._end(guest, lane, request, cancelling=(self.machine.loop.seed + number) % 2 == 0)
             if lane.conversation is not None:
                 heard = await guest.say(lane.agent_id, conversation=lane.conversation)
                 if not heard.acknowledged:
                     raise Broken("no conversation is bricked", f"{lane}: {heard.status} {heard.trouble}")
         await super().settle()
 
-    async def _end(self, guest: ScenarioClient, lane: Lane, request: Request, *, cancelling: bool) -> None:
-        """Ends what still waits, as an operator would: by what the server tells of it."""
+    async def _end(
+        self, guest: ScenarioClient, lane: ConversationAddress, request: Request, *, cancelling: bool
+    ) -> None:
+        """Ends the remaining waits, as an operator would: by the server's answers about them."""
         if lane.conversation is None:
             path = f"/v1/agents/{lane.agent_id}?include=agent.pending_approval"
             shown = (await guest.insist("GET", path))["pending_approval"]
@@ -216,14 +234,14 @@ class Approvals(ServerScenario):
             before = len(self.words)
             await self._send(guest, lane, denials)
             status = 200 if all(word.acknowledged for word in self.words[before:]) else None
-        now = waiting(self.stage.disk, lane)
+        now = waiting(self.machine.disk, lane)
         if status != 200 or (now is not None and now.id == request.id):
             raise Broken("what waits can be ended", f"{lane} was told {status} and waits for {now}")
 
     def check(self) -> None:
         super().check()
-        self.waits.are_told_truly(self.heard)
-        kept(self.stage.disk, self.words, self.emptied_s, self.outside.effects)
+        self.waits.were_waiting(self.heard)
+        check_answers(self.machine.disk, self.words, self.emptied_s, self.outside.effects)
 
 
 WAITING = scenario(

@@ -1,5 +1,6 @@
-"""Background runs while the disk fails and the power is cut: what was acknowledged is answered once, and whoever reads
-a stream, from whatever number and however often, is never told something else under the same number."""
+"""Background runs while the disk fails and the power is cut: an acknowledged run is answered once, and a client that
+reads a stream, from any number and any number of times, never gets something else under the same number.
+"""
 
 import asyncio
 import json
@@ -20,48 +21,48 @@ READS_MAX = 60
 
 
 class BackgroundRunScenario(ServerScenario):
-    """People who send in the background, lose their streams and take them up again, while others read along."""
+    """Clients that send in the background, lose their streams and resume them, while others read along."""
 
-    def __init__(self, stage: Machine) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
         self.accepted: dict[str, str] = {}  # run -> the token of its message
         self.shown: dict[str, dict[int, str]] = {}  # run -> number -> frame
         self.whole: set[str] = set()  # runs whose stream was read to its end
         self.rung: list[str] = []
         self.waited: list[str] = []  # tokens of the messages whose sender waited for the answer
-        stage.world.internet.host(BELL, self._ring)
+        machine.world.internet.host(BELL, self._ring)
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._send(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._send(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _send(self, person: ScenarioClient, number: int) -> None:
+    async def _send(self, client: ScenarioClient, number: int) -> None:
         for turn in range(2):
-            await person.pause()
-            token = self.stage.history.token()
+            await client.pause()
+            token = self.machine.history.token()
             lines, agent_id = LINES[(number + turn) % len(LINES)], self.agents[number % 2]
-            waits = person.tosses(0.3)  # without calls: of a turn that failed halfway, a second one makes them again
+            waits = client.tosses(0.3)  # without calls: of a turn that failed halfway, a second one makes them again
             text = self._text(token, () if waits else lines)
             body: dict[str, Any] = {"messages": [{"role": "user", "content": text, "otid": f"otid-{token}"}]}
             if waits:
-                await person.insist("POST", f"/v1/agents/{agent_id}/messages", body)
+                await client.insist("POST", f"/v1/agents/{agent_id}/messages", body)
                 self.waited.append(token)
                 continue
-            run_id = await self._accepted(person, agent_id, {**body, "callback_url": f"http://{BELL}/done"})
+            run_id = await self._accepted(client, agent_id, {**body, "callback_url": f"http://{BELL}/done"})
             self.accepted[run_id] = token
-            await self._read(person, run_id)
+            await self._read(client, run_id)
 
-    async def _accepted(self, person: ScenarioClient, agent_id: str, body: dict[str, Any]) -> str:
-        """Sends until a run is told; sending it again under its id doubles nothing."""
-        if person.tosses(0.5):
-            return (await person.insist("POST", f"/v1/agents/{agent_id}/messages/async", body))["id"]
+    async def _accepted(self, client: ScenarioClient, agent_id: str, body: dict[str, Any]) -> str:
+        """Sends until the answer names a run; sending it again under its id doubles nothing."""
+        if client.tosses(0.5):
+            return (await client.insist("POST", f"/v1/agents/{agent_id}/messages/async", body))["id"]
         tokens = {**body, "background": True, "stream_tokens": True}
         for _ in range(READS_MAX):
-            await self.stage.up()
+            await self.machine.up()
             try:
                 async with (
                     asyncio.timeout(PATIENCE_S),
-                    self.stage.client(person.name).stream(
+                    self.machine.client(client.name).stream(
                         "POST", f"/v1/agents/{agent_id}/messages/stream", tokens
                     ) as stream,
                 ):
@@ -69,31 +70,31 @@ class BackgroundRunScenario(ServerScenario):
                         return event.json()["run_id"]
             except ConnectionLost:
                 pass
-            await person.pause()
+            await client.pause()
         raise Broken("the server recovers", f"a background stream was refused {READS_MAX} times")
 
     def _text(self, token: str, lines: tuple[str, ...]) -> str:
         return "\n".join([token, *lines]).replace("{token}", token)
 
-    async def _read(self, person: ScenarioClient, run_id: str) -> None:
-        """Reads a stream until its end is there, from wherever it may break off, or from anywhere before."""
+    async def _read(self, client: ScenarioClient, run_id: str) -> None:
+        """Reads a stream to its end, from the place where it broke off, or from anywhere before."""
         for _ in range(READS_MAX):
-            await self.stage.up()
+            await self.machine.up()
             known = self.shown.setdefault(run_id, {})
-            after = max(known, default=0) if person.tosses(0.6) else 0
+            after = max(known, default=0) if client.tosses(0.6) else 0
             try:
-                if await self._read_once(person, run_id, after):
+                if await self._read_once(client, run_id, after):
                     self.whole.add(run_id)
                     return
             except ConnectionLost:
                 pass
-            await person.pause()
+            await client.pause()
 
-    async def _read_once(self, person: ScenarioClient, run_id: str, after: int) -> bool:
-        body = {"starting_after": after, "include_pings": person.tosses(0.5)}
+    async def _read_once(self, client: ScenarioClient, run_id: str, after: int) -> bool:
+        body = {"starting_after": after, "include_pings": client.tosses(0.5)}
         async with (
             asyncio.timeout(PATIENCE_S),
-            self.stage.client(person.name).stream("POST", f"/v1/runs/{run_id}/stream", body) as stream,
+            self.machine.client(client.name).stream("POST", f"/v1/runs/{run_id}/stream", body) as stream,
         ):
             if stream.status != 200:
                 return False
@@ -118,7 +119,7 @@ class BackgroundRunScenario(ServerScenario):
 
     async def _ring(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         run_id = json.loads(asked.body)["run_id"]
-        found = self.stage.disk.query("SELECT completed_at FROM runs WHERE id = ?", run_id)
+        found = self.machine.disk.query("SELECT completed_at FROM runs WHERE id = ?", run_id)
         if not found or found[0][0] is None:
             raise Broken("a callback comes after the end", f"{run_id} has not ended")
         self.rung.append(run_id)
@@ -126,7 +127,7 @@ class BackgroundRunScenario(ServerScenario):
 
     async def settle(self) -> None:
         await super().settle()
-        reader = self.person("reader")
+        reader = self.client("reader")
         for run_id in self.accepted:
             await self._read(reader, run_id)
             if run_id not in self.whole:
@@ -134,8 +135,8 @@ class BackgroundRunScenario(ServerScenario):
             self._is_complete(run_id)
 
     def _is_complete(self, run_id: str) -> None:
-        """What the stream shows of committed steps is what the history has of the run."""
-        rows = self.stage.disk.query(
+        """The committed steps in the stream are the history of the run."""
+        rows = self.machine.disk.query(
             "SELECT id FROM messages WHERE run_id = ? AND role IN ('assistant', 'tool') ORDER BY seq", run_id
         )
         frames = [json.loads(told) for _, told in sorted(self.shown[run_id].items())]
@@ -149,7 +150,7 @@ class BackgroundRunScenario(ServerScenario):
     def check(self) -> None:
         super().check()
         for run_id, token in self.accepted.items():
-            ((status, url, url_due),) = self.stage.disk.query(
+            ((status, url, url_due),) = self.machine.disk.query(
                 "SELECT status, callback_url, callback_due_at FROM runs WHERE id = ?", run_id
             )
             if status != "completed":
@@ -157,7 +158,7 @@ class BackgroundRunScenario(ServerScenario):
             if url_due is not None or (url is not None and run_id not in self.rung):
                 raise Broken("a callback comes at least once", f"{run_id} was rung {self.rung.count(run_id)} times")
         for token in (*self.accepted.values(), *self.waited):
-            ended = self.stage.disk.query(
+            ended = self.machine.disk.query(
                 "SELECT runs.id, status FROM runs JOIN run_otids ON run_id = runs.id WHERE otid = ?", f"otid-{token}"
             )
             if [status for _, status in ended if status != "failed"] != ["completed"]:

@@ -1,7 +1,8 @@
-"""An agent with a budget, spoken to in several conversations at once while its budget is raised and the server crashes.
+"""An agent with a budget that gets messages in several conversations at once while its budget is raised and the server
+crashes.
 
-Whatever happens, what is recorded as spent is what the committed steps have used, and it goes beyond the budget by no
-more than the calls that were in flight: one for each conversation. A raised budget lets the agent go on at once.
+The recorded spending is what the committed steps have used, and it goes beyond the budget by no more than the calls in
+flight: one for each conversation. A raised budget lets the agent go on at once.
 """
 
 import json
@@ -24,30 +25,30 @@ PRICE_USD = 1.0  # a million tokens, so that a token costs a millionth of a doll
 
 
 class BudgetedAgents(ServerScenario):
-    """Three people, each in a conversation of their own; a fourth raises the budget now and then."""
+    """Three clients, each in a conversation of its own; a fourth raises the budget now and then."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
         self.tokens = FIRST_TOKENS  # the highest budget that was ever asked for
 
     async def act(self) -> None:
         await self.make_agents(1, types=("letta_v1_agent",))
-        owner = self.person("owner")
+        owner = self.client("owner")
         await self._set(owner, {"tokens": self.tokens, "usd": 1.0})
         body = {"isolated_block_labels": []}
         path = f"/v1/conversations/?agent_id={self.agents[0]}"
         lanes = [None, *[(await owner.insist("POST", path, body))["id"] for _ in range(LANES - 1)]]
         await together(
-            [self._raise(owner), *(self._talk(p, lane) for p, lane in zip(self.people(LANES), lanes, strict=True))]
+            [self._raise(owner), *(self._talk(p, lane) for p, lane in zip(self.clients(LANES), lanes, strict=True))]
         )
         self._is_within()
         await self._set(owner, None)
 
-    async def _talk(self, person: ScenarioClient, lane: str | None) -> None:
+    async def _talk(self, client: ScenarioClient, lane: str | None) -> None:
         for turn in range(ROUNDS):
-            await person.pause(4.0)
-            stream = person.tosses(0.5)
-            heard = await person.say(self.agents[0], *LINES[turn % len(LINES)], stream=stream, conversation=lane)
+            await client.pause(4.0)
+            stream = client.tosses(0.5)
+            heard = await client.say(self.agents[0], *LINES[turn % len(LINES)], stream=stream, conversation=lane)
             if heard.said.fate is Fate.failed and heard.status == 200 and not heard.trouble:
                 self._is_within()
 
@@ -61,7 +62,7 @@ class BudgetedAgents(ServerScenario):
         await owner.insist("PATCH", f"/v1/agents/{self.agents[0]}", {"kelpie_budget": budget})
 
     def _used(self) -> list[dict[str, Any]]:
-        rows = self.stage.disk.query("SELECT usage FROM steps WHERE agent_id = ?", self.agents[0])
+        rows = self.machine.disk.query("SELECT usage FROM steps WHERE agent_id = ?", self.agents[0])
         return [json.loads(usage) for (usage,) in rows]
 
     def _is_within(self) -> None:
@@ -73,7 +74,7 @@ class BudgetedAgents(ServerScenario):
     def check(self) -> None:
         super().check()
         used = self._used()
-        rows = self.stage.disk.query("SELECT usage FROM runs WHERE agent_id = ?", self.agents[0])
+        rows = self.machine.disk.query("SELECT usage FROM runs WHERE agent_id = ?", self.agents[0])
         for name in ("total_tokens", "cost_micros", "unpriced_calls"):
             of_steps, of_runs = sum(u[name] for u in used), sum(json.loads(r)[name] for (r,) in rows)
             if of_steps != of_runs:

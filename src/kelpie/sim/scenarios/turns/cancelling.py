@@ -1,5 +1,6 @@
 """Runs that are cancelled at any moment: while they wait, think, act, commit, or have just ended; while the disk fails
-and the power is cut. Once a cancel was answered nothing more comes of the run, and the agent takes the next message."""
+and the power is cut. Once a cancel was answered the run does nothing more, and the agent takes the next message.
+"""
 
 import json
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ LINES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A run whose cancel was answered, and what was there of it at that moment."""
+class CancelledRun:
+    """A run whose cancel was answered, and its rows at that moment."""
 
     run_id: str
     at_s: float
@@ -33,62 +34,62 @@ class Ended:
 
 
 class CancelledRuns(ServerScenario):
-    """People who talk, some of them in the background, and people who do not want to hear the end of it."""
+    """Clients that talk, some of them in the background, and clients that cancel."""
 
     async def act(self) -> None:
-        self.ended: list[Ended] = []
+        self.ended: list[CancelledRun] = []
         await self.register_outside()
         await self.make_agents(3, tools=["outside"])
-        talking = (self._talk(person, number) for number, person in enumerate(self.people(3)))
-        cancelling = (self._cancel(self.person(f"canceller-{i}"), agent) for i, agent in enumerate(self.agents))
+        talking = (self._talk(client, number) for number, client in enumerate(self.clients(3)))
+        cancelling = (self._cancel(self.client(f"canceller-{i}"), agent) for i, agent in enumerate(self.agents))
         await together((*talking, *cancelling))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(TURNS):
-            await person.pause(0.5)
+            await client.pause(0.5)
             agent_id, lines = self.agents[(number + turn) % 3], LINES[(number + turn) % len(LINES)]
-            if person.tosses(0.3):
-                await self._leave(person, agent_id)
-            await person.say(agent_id, *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
+            if client.tosses(0.3):
+                await self._leave(client, agent_id)
+            await client.say(agent_id, *lines, stream=client.tosses(0.5), tokens=client.tosses(0.5))
 
-    async def _leave(self, person: ScenarioClient, agent_id: str) -> None:
-        """Sends something in the background and does not wait for it."""
-        await person.ask("POST", f"/v1/agents/{agent_id}/messages/async", {"input": "remember somebody came by"})
+    async def _leave(self, client: ScenarioClient, agent_id: str) -> None:
+        """Sends a message in the background and does not wait for it."""
+        await client.ask("POST", f"/v1/agents/{agent_id}/messages/async", {"input": "remember somebody came by"})
 
-    async def _cancel(self, person: ScenarioClient, agent_id: str) -> None:
+    async def _cancel(self, client: ScenarioClient, agent_id: str) -> None:
         for _ in range(CANCELS):
-            await person.pause(1.0)
-            path, body = await self._target(person, agent_id)
-            answer = await person.ask("POST", path, body)
+            await client.pause(1.0)
+            path, body = await self._target(client, agent_id)
+            answer = await client.ask("POST", path, body)
             if answer is None or answer.status in (409, 503):
-                continue  # nobody knows, nothing to cancel, or the disk failed and it was told so
+                continue  # outcome unknown, nothing to cancel, or the disk failed
             if answer.status != 200:
                 raise Broken("a cancel is answered", f"{path}: {answer.status} {answer.body!r}")
             told: dict[str, str] = answer.json()
-            self.ended += [self._look(run_id) for run_id, word in told.items() if word == "cancelled"]
+            self.ended += [self._snapshot(run_id) for run_id, word in told.items() if word == "cancelled"]
 
-    async def _target(self, person: ScenarioClient, agent_id: str) -> tuple[str, Any]:
-        if person.tosses(0.3):
+    async def _target(self, client: ScenarioClient, agent_id: str) -> tuple[str, Any]:
+        if client.tosses(0.3):
             return f"/v1/conversations/default/cancel?agent_id={agent_id}", None
-        if person.tosses(0.5):
-            listed = await person.ask("GET", f"/v1/runs/?agent_id={agent_id}&active=true")
+        if client.tosses(0.5):
+            listed = await client.ask("GET", f"/v1/runs/?agent_id={agent_id}&active=true")
             if listed is not None and listed.status == 200 and (runs := listed.json()):
                 return f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run["id"] for run in runs]}
         return f"/v1/agents/{agent_id}/messages/cancel", {}
 
-    def _look(self, run_id: str) -> Ended:
-        found = self.stage.disk.query("SELECT status, step_count FROM runs WHERE id = ?", run_id)
+    def _snapshot(self, run_id: str) -> CancelledRun:
+        found = self.machine.disk.query("SELECT status, step_count FROM runs WHERE id = ?", run_id)
         if not found or found[0][0] in [status.value for status in UNFINISHED]:
             raise Broken("a cancelled run has ended", f"{run_id} was told as cancelled and is {found}")
-        return Ended(run_id, self.stage.loop.time(), found[0][0], self._rows(run_id), found[0][1])
+        return CancelledRun(run_id, self.machine.loop.time(), found[0][0], self._rows(run_id), found[0][1])
 
     def _rows(self, run_id: str) -> int:
-        return self.stage.disk.query("SELECT count(*) FROM messages WHERE run_id = ?", run_id)[0][0]
+        return self.machine.disk.query("SELECT count(*) FROM messages WHERE run_id = ?", run_id)[0][0]
 
     def check(self) -> None:
         super().check()
         for ended in self.ended:
-            [(status, steps, given)] = self.stage.disk.query(
+            [(status, steps, given)] = self.machine.disk.query(
                 "SELECT status, step_count, input FROM runs WHERE id = ?", ended.run_id
             )
             now = (status, self._rows(ended.run_id), steps)
@@ -96,11 +97,11 @@ class CancelledRuns(ServerScenario):
                 raise Broken("cancelled means no later effect", f"{ended} is {now} at the end")
             self._was_not_asked_again(ended, json.loads(given)["messages"])
 
-    def _was_not_asked_again(self, ended: Ended, said: list[dict[str, Any]]) -> None:
+    def _was_not_asked_again(self, ended: CancelledRun, said: list[dict[str, Any]]) -> None:
         token = str(said[0]["content"][0].get("text", "")).split("\n")[0] if said else ""
         if ended.status != "cancelled" or not token.startswith("tok-"):
             return
-        for request in self.stage.llm.seen:
+        for request in self.machine.llm.seen:
             last = [str(m["content"]) for m in request.body["messages"] if m["role"] == "user"][-1:]
             if request.at_s > ended.at_s and last and token in last[0]:
                 raise Broken("cancelled means no later effect", f"the model was asked for {token} after {ended}")

@@ -2,7 +2,7 @@
 much, the provider refuses prompts as too long, the power fails and the disk misbehaves.
 
 No turn hangs on a compaction, nothing leaves the history with it, every context is instructions, at most one summary
-and whole turns, and what was asked stands in every prompt of its turn.
+and whole turns, and the input stands in every prompt of its turn.
 """
 
 import json
@@ -22,37 +22,37 @@ MODES = ("sliding_window", "all", "self_compact_sliding_window", "self_compact_a
 
 
 class SmallWindows(ServerScenario):
-    """Two agents, each spoken to by two people; one of them now and then asks for a compaction."""
+    """Two agents, each with two clients; one client now and then asks for a compaction."""
 
     async def act(self) -> None:
         await self.make_agents(2)
-        maker = self.person("maker")
+        maker = self.client("maker")
         for number, agent_id in enumerate(self.agents):
-            mode = MODES[(self.stage.loop.seed + number) % len(MODES)]
+            mode = MODES[(self.machine.loop.seed + number) % len(MODES)]
             body = {"context_window_limit": WINDOW, "compaction_settings": {"mode": mode}}
             await maker.insist("PATCH", f"/v1/agents/{agent_id}", body)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(4)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         agent_id = self.agents[number % 2]
         for _ in range(TURNS):
-            await person.pause()
-            lines = (FILLER, "remember {token} likes tea") if person.tosses(0.3) else (FILLER,)
-            await person.say(agent_id, *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
-            if person.tosses(0.1):
-                answer = await person.ask("POST", f"/v1/agents/{agent_id}/summarize", {})
+            await client.pause()
+            lines = (FILLER, "remember {token} likes tea") if client.tosses(0.3) else (FILLER,)
+            await client.say(agent_id, *lines, stream=client.tosses(0.4), tokens=client.tosses(0.5))
+            if client.tosses(0.1):
+                answer = await client.ask("POST", f"/v1/agents/{agent_id}/summarize", {})
                 if answer is not None and answer.status not in (200, 400, 429, 500, 503, 504):
                     raise Broken("a compaction is made or refused", f"{answer.status} {answer.body!r}")
 
     def check(self) -> None:
         super().check()
-        for request in self.stage.llm.seen:
-            _asked_in(request.body)
+        for request in self.machine.llm.seen:
+            _check_input(request.body)
         for agent_id in self.agents:
             self._context_is_sound(agent_id)
 
     def _context_is_sound(self, agent_id: str) -> None:
-        rows = self.stage.disk.query(
+        rows = self.machine.disk.query(
             """SELECT m.role, m.tool_calls, m.tool_returns FROM context c LEFT JOIN messages m ON m.id = c.message_id
                WHERE c.agent_id = ? ORDER BY c.position""",
             agent_id,
@@ -66,8 +66,8 @@ class SmallWindows(ServerScenario):
             raise Broken("a cut parts no call from its result", f"{agent_id}: {sorted(calls ^ results)}")
 
 
-def _asked_in(body: Mapping[str, Any]) -> None:
-    """What somebody asked is in the prompt that answers it; a prompt that asks for a summary answers nobody."""
+def _check_input(body: Mapping[str, Any]) -> None:
+    """The input is in the prompt that answers it; a prompt that asks for a summary answers no message."""
     if sums_up(body["messages"]):
         return
     users = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]

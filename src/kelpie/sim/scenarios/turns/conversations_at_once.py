@@ -1,9 +1,9 @@
-"""One agent spoken to in several conversations at once, forked and deleted under way, while writes fail and the power
-is cut.
+"""One agent with several conversations at once, forked and deleted while turns run, while writes fail and the power is
+cut.
 
-What is said in one conversation shows in no other but its forks, which have what was said before them. A conversation
-with copies of blocks writes and sees those, the others the agent's. It is busy only while somebody's turn is there, and
-in the end each takes a message.
+The messages of one conversation show in no other but its forks, which have those from before the fork. A conversation
+with copies of blocks writes and sees those, the others the agent's. It is busy only while it has a turn, and in the end
+each takes a message.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Heard, ScenarioClient
+from kelpie.sim.scenarios.fixtures.clients import ClientAnswer, ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
 from kelpie.sim.scenarios.fixtures.invariants import appended_by
 from kelpie.sim.scenarios.fixtures.prompts import Prompt, prompts
@@ -27,18 +27,18 @@ _RUN = re.compile(r"run-[0-9a-f-]{36}")
 
 
 class ConversationsAtOnce(ServerScenario):
-    """Two talk in a conversation with copies of its own, two in others; one forks, and one edits."""
+    """Two clients talk in a conversation with copies of its own, two in others; one forks, and one edits."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
-        self.edits = Edits(stage.loop)
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
+        self.edits = Edits(machine.loop)
         self.origins: dict[str, tuple[str, float]] = {}  # what a fork was made from, and when that was done
 
     async def act(self) -> None:
-        maker = self.person("maker")
+        maker = self.client("maker")
         await self.register_outside()
         self.note = (await maker.insist("POST", "/v1/blocks/", {"label": "note", "value": FIRST}))["id"]
-        first = self.stage.loop.seed % 2
+        first = self.machine.loop.seed % 2
         types = ("letta_v1_agent", "memgpt_agent")[first : first + 1]
         await self.make_agents(1, types=types, tools=["outside"], block_ids=[self.note])
         (self.agent,) = self.agents
@@ -50,71 +50,71 @@ class ConversationsAtOnce(ServerScenario):
         self.edits.began("agent", FIRST)
         self.edits.began("own", FIRST)
         self.edits.began("temperature", "1.0")
-        people = self.people(6)
+        clients = self.clients(6)
         talks = (
-            self._talk(people[0], self.own, 3),
-            self._talk(people[1], self.own, 2),
-            self._talk(people[2], self.plain, 2),
-            self._talk(people[3], DEFAULT, 2),
+            self._talk(clients[0], self.own, 3),
+            self._talk(clients[1], self.own, 2),
+            self._talk(clients[2], self.plain, 2),
+            self._talk(clients[3], DEFAULT, 2),
         )
-        await together((*talks, self._fork(people[4]), self._edit(people[5])))
+        await together((*talks, self._fork(clients[4]), self._edit(clients[5])))
 
     async def _open(self, maker: ScenarioClient, labels: list[str]) -> str:
         path = f"/v1/conversations/?agent_id={self.agent}"
         return (await maker.insist("POST", path, {"isolated_block_labels": labels}))["id"]
 
-    async def _talk(self, person: ScenarioClient, conversation: str, rounds: int) -> None:
+    async def _talk(self, client: ScenarioClient, conversation: str, rounds: int) -> None:
         for number in range(rounds):
-            await person.pause()
-            await self._say(person, conversation, LINES[number])
-            if person.tosses(0.2):
-                await person.say(self.agent)  # to the agent itself, where it waits in the queue
+            await client.pause()
+            await self._say(client, conversation, LINES[number])
+            if client.tosses(0.2):
+                await client.say(self.agent)  # to the agent itself, where it waits in the queue
 
-    async def _say(self, person: ScenarioClient, conversation: str, lines: tuple[str, ...] = ()) -> Heard:
-        stream = person.tosses(0.5)
-        return await person.say(self.agent, *lines, stream=stream, tokens=stream, conversation=conversation)
+    async def _say(self, client: ScenarioClient, conversation: str, lines: tuple[str, ...] = ()) -> ClientAnswer:
+        stream = client.tosses(0.5)
+        return await client.say(self.agent, *lines, stream=stream, tokens=stream, conversation=conversation)
 
-    async def _fork(self, person: ScenarioClient) -> None:
-        """A fork of what is being talked in, a fork of that, and one that is deleted while it answers."""
-        await person.pause(2.0)
-        first = await self._forked(person, self.own)
-        await self._say(person, first, LINES[0])
-        second = await self._forked(person, first)
-        await self._say(person, second, LINES[0])
-        third = await self._forked(person, DEFAULT)
-        await together((self._say(person, third, LONG), self._delete(person, third)))
+    async def _fork(self, client: ScenarioClient) -> None:
+        """A fork of a conversation in use, a fork of that, and one that is deleted while it answers."""
+        await client.pause(2.0)
+        first = await self._forked(client, self.own)
+        await self._say(client, first, LINES[0])
+        second = await self._forked(client, first)
+        await self._say(client, second, LINES[0])
+        third = await self._forked(client, DEFAULT)
+        await together((self._say(client, third, LONG), self._delete(client, third)))
 
-    async def _forked(self, person: ScenarioClient, origin: str) -> str:
+    async def _forked(self, client: ScenarioClient, origin: str) -> str:
         whose = f"?agent_id={self.agent}" if origin == DEFAULT else ""
-        made = (await person.insist("POST", f"/v1/conversations/{origin}/fork{whose}"))["id"]
-        self.origins[made] = (origin, self.stage.loop.time())
+        made = (await client.insist("POST", f"/v1/conversations/{origin}/fork{whose}"))["id"]
+        self.origins[made] = (origin, self.machine.loop.time())
         if origin in self.apart:
             self.apart.add(made)
         return made
 
-    async def _delete(self, person: ScenarioClient, conversation: str) -> None:
-        await person.pause(3.0)
-        self.stage.history.removed.add(conversation)
-        await person.ask("DELETE", f"/v1/conversations/{conversation}")
+    async def _delete(self, client: ScenarioClient, conversation: str) -> None:
+        await client.pause(3.0)
+        self.machine.history.removed.add(conversation)
+        await client.ask("DELETE", f"/v1/conversations/{conversation}")
 
-    async def _edit(self, person: ScenarioClient) -> None:
+    async def _edit(self, client: ScenarioClient) -> None:
         for number in range(2):
-            await person.pause()
+            await client.pause()
             for key, path in (("own", f"/v1/blocks/{self.copies['note']}"), ("agent", f"/v1/blocks/{self.note}")):
                 edit = self.edits.call(key, f"{key} {number}")
-                await self.edits.make(person, edit, "PATCH", path, {"value": edit.value})
+                await self.edits.make(client, edit, "PATCH", path, {"value": edit.value})
             edit = self.edits.call("temperature", f"0.{number + 1}")
             settings = {"provider_type": "openai", "temperature": float(edit.value or 0)}
             path = f"/v1/conversations/{self.own}"
-            await self.edits.make(person, edit, "PATCH", path, {"model_settings": settings})
+            await self.edits.make(client, edit, "PATCH", path, {"model_settings": settings})
 
     # --- what must be so -----------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        visitor = self.person("guest")
+        visitor = self.client("guest")
         known = [self.own, self.plain, *self.origins]
         for conversation in known:
-            if conversation not in self.stage.history.removed:
+            if conversation not in self.machine.history.removed:
                 heard = await self._say(visitor, conversation)
                 if not heard.acknowledged:
                     raise Broken("no conversation is bricked", f"{conversation}: {heard.status} {heard.trouble}")
@@ -122,23 +122,23 @@ class ConversationsAtOnce(ServerScenario):
 
     def check(self) -> None:
         super().check()
-        self._busy_is_told_truly()
+        self._busy_answers_are_true()
         lanes = {each.said.token: each.conversation or DEFAULT for each in self.heard}
         called = {each.said.token: each.said.called_s for each in self.heard}
-        for prompt in prompts(self.stage.llm.seen, self.heard):
+        for prompt in prompts(self.machine.llm.seen, self.heard):
             lane = lanes[prompt.said[-1]]
             self._is_apart(prompt, lane, lanes, called)
             self._is_fresh(prompt, lane)
-        for conversation in sorted(self.apart - self.stage.history.removed):
+        for conversation in sorted(self.apart - self.machine.history.removed):
             self._holds_its_own(conversation)
         gone = "SELECT id FROM conversations WHERE deleted_at IS NULL"
-        if left := self.stage.disk.query(
+        if left := self.machine.disk.query(
             f"SELECT message_id FROM context WHERE conversation_id <> '' AND conversation_id NOT IN ({gone})"
         ):
             raise Broken("nothing is half there", f"a deleted conversation has a context: {left}")
 
     def _is_apart(self, prompt: Prompt, lane: str, lanes: dict[str, str], called: dict[str, float]) -> None:
-        """What people said in a prompt was said in its conversation, or in its origin before it was forked off."""
+        """User messages in a prompt were sent in its conversation, or in its origin before the fork."""
         before_s, allowed, at = float("inf"), dict[str, float](), lane
         while True:
             allowed[at] = before_s
@@ -158,8 +158,10 @@ class ConversationsAtOnce(ServerScenario):
             self.edits.check("agent", prompt.block("note"), prompt.began_s, prompt.seen_s)
 
     def _holds_its_own(self, conversation: str) -> None:
-        """Its copy of 'human' has each of its own successful appends once, and of others' only what it began with."""
-        rows = self.stage.disk.query(
+        """Its copy of 'human' has each of its own successful appends once, and of others' only those from its
+        beginning.
+        """
+        rows = self.machine.disk.query(
             "SELECT b.value FROM conversation_blocks c JOIN blocks b ON b.id = c.block_id "
             "WHERE c.conversation_id = ? AND c.label = 'human'",
             conversation,
@@ -167,7 +169,7 @@ class ConversationsAtOnce(ServerScenario):
         lines = Counter(str(rows[0][0]).split("\n")) if rows else Counter[str]()
         appended: dict[str, list[str]] = {}
         calls: dict[str, str] = {}
-        for lane, made, returned in self.stage.disk.query(
+        for lane, made, returned in self.machine.disk.query(
             "SELECT conversation_id, tool_calls, tool_returns FROM messages ORDER BY seq"
         ):
             calls |= {call["id"]: words for call in json.loads(made) if (words := appended_by(call)) is not None}
@@ -185,8 +187,8 @@ class ConversationsAtOnce(ServerScenario):
             if strangers := [each for each in words if lane not in ancestors | {DEFAULT, self.plain} and lines[each]]:
                 raise Broken("copies stay apart", f"{conversation} holds {strangers} of {lane}")
 
-    def _busy_is_told_truly(self) -> None:
-        """Whoever was told of a turn under way was told before its sender had its end."""
+    def _busy_answers_are_true(self) -> None:
+        """A client that was told of a running turn was told so before that turn's sender had its end."""
         ends: dict[str, float] = {}
         for each in self.heard:
             for message in each.messages if each.said.returned_s is not None and each.status == 200 else ():

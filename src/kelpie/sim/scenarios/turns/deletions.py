@@ -1,5 +1,5 @@
-"""Agents that are deleted, and histories that are emptied, in the middle of turns: what was removed is gone as a whole,
-what was cut off has ended, and whoever is still there takes the next message.
+"""Agents that are deleted, and histories that are emptied, in the middle of turns: deleted data is gone as a whole,
+interrupted turns have ended, and every remaining agent takes the next message.
 """
 
 from dataclasses import dataclass
@@ -17,54 +17,54 @@ TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class HistoryReset:
     agent_id: str
     called_s: float
     acknowledged_s: float
 
 
 class Deletions(ServerScenario):
-    """The first two agents are deleted while they are spoken to, the history of the other two is emptied twice."""
+    """The first two agents are deleted while they get messages, the history of the other two is emptied twice."""
 
     async def act(self) -> None:
-        self.edits = Edits(self.stage.loop)
-        self.resets: list[Reset] = []
+        self.edits = Edits(self.machine.loop)
+        self.resets: list[HistoryReset] = []
         self.deleted_s: dict[str, float] = {}
         await self.register_outside()
         await self.make_agents(4, types=self.all_types, tools=["outside"])
-        talking = (self._talk(person, number) for number, person in enumerate(self.people(4)))
-        deleting = (self._delete(self.person(f"remover-{number}"), self.agents[number]) for number in (0, 1))
-        emptying = (self._empty(self.person(f"emptier-{number}"), self.agents[number]) for number in (2, 3))
+        talking = (self._talk(client, number) for number, client in enumerate(self.clients(4)))
+        deleting = (self._delete(self.client(f"remover-{number}"), self.agents[number]) for number in (0, 1))
+        emptying = (self._empty(self.client(f"emptier-{number}"), self.agents[number]) for number in (2, 3))
         await together((*talking, *deleting, *emptying))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(TURNS):
-            await person.pause()
+            await client.pause()
             lines = SCRIPTS[(number + turn + 1) % len(SCRIPTS)]
-            await person.say(self.agents[number], *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
+            await client.say(self.agents[number], *lines, stream=client.tosses(0.4), tokens=client.tosses(0.5))
 
-    async def _delete(self, person: ScenarioClient, agent_id: str) -> None:
-        await person.pause(4.0)
-        self.stage.history.removed.add(agent_id)
+    async def _delete(self, client: ScenarioClient, agent_id: str) -> None:
+        await client.pause(4.0)
+        self.machine.history.removed.add(agent_id)
         edit = self.edits.call(agent_id, None)
-        await self.edits.make(person, edit, "DELETE", f"/v1/agents/{agent_id}", gone=404)
+        await self.edits.make(client, edit, "DELETE", f"/v1/agents/{agent_id}", gone=404)
         self.deleted_s[agent_id] = edit.acknowledged_s
-        await person.say(agent_id)
+        await client.say(agent_id)
 
-    async def _empty(self, person: ScenarioClient, agent_id: str) -> None:
+    async def _empty(self, client: ScenarioClient, agent_id: str) -> None:
         for _ in range(2):
-            await person.pause(3.0)
+            await client.pause(3.0)
             edit = self.edits.call(agent_id, None)
-            body = {"add_default_initial_messages": person.tosses(0.5)}
-            await self.edits.make(person, edit, "PATCH", f"/v1/agents/{agent_id}/reset-messages", body)
-            self.resets.append(Reset(agent_id, edit.called_s, edit.acknowledged_s))
-            await person.say(agent_id)
+            body = {"add_default_initial_messages": client.tosses(0.5)}
+            await self.edits.make(client, edit, "PATCH", f"/v1/agents/{agent_id}/reset-messages", body)
+            self.resets.append(HistoryReset(agent_id, edit.called_s, edit.acknowledged_s))
+            await client.say(agent_id)
 
     async def settle(self) -> None:
         for agent_id in self.deleted_s:
             self.agents.remove(agent_id)
             self._is_gone(agent_id)
-        for said in self.stage.history.said:
+        for said in self.machine.history.said:
             self._is_forgotten(said)
         for reset in self.resets:
             self.emptied_s[reset.agent_id] = reset.acknowledged_s
@@ -72,8 +72,8 @@ class Deletions(ServerScenario):
 
     def check(self) -> None:
         super().check()
-        over_s = {said.token: said.returned_s or NEVER for said in self.stage.history.said}
-        for prompt in prompts(self.stage.llm.seen, self.heard):
+        over_s = {said.token: said.returned_s or NEVER for said in self.machine.history.said}
+        for prompt in prompts(self.machine.llm.seen, self.heard):
             for reset in self.resets:
                 if reset.agent_id == prompt.agent_id and reset.acknowledged_s <= prompt.began_s:
                     old = [token for token in prompt.said if over_s[token] <= reset.called_s]
@@ -81,8 +81,8 @@ class Deletions(ServerScenario):
                         raise Broken("an emptied history is out of sight", f"{old} are in a prompt after {reset}")
 
     def _is_gone(self, agent_id: str) -> None:
-        """Nothing of a deleted agent is left in any table, and who speaks to it is told so."""
-        query = self.stage.disk.query
+        """Nothing of a deleted agent is left in any table, and a client that writes to it gets a 404."""
+        query = self.machine.disk.query
         for (table,) in query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
             columns = [row[1] for row in query(f"PRAGMA table_info({table})")]
             for column in ("agent_id", "owner_id", "scope"):
@@ -90,14 +90,16 @@ class Deletions(ServerScenario):
                     raise Broken("a deleted agent is gone as a whole", f"{agent_id} is still in {table}")
         since_s = self.deleted_s[agent_id]
         for heard in (each for each in self.heard if each.said.agent_id == agent_id and each.said.called_s >= since_s):
-            # Whether it is there is looked up first: where that look-up fails, the storage is what is told of.
+            # The existence of the agent is checked first: where that read fails, the storage error is the answer.
             if heard.status not in (404, 503, None):
                 raise Broken("a deleted agent is gone as a whole", f"{heard.said.token} got {heard.status}")
 
     def _is_forgotten(self, said: ClientMessage) -> None:
-        """What was over before the history was emptied is no longer there; what was not may be or not."""
+        """A turn that was over before the history was emptied is no longer stored; any other may be or not."""
         resets = [reset for reset in self.resets if reset.agent_id == said.agent_id]
-        kept = self.stage.disk.query("SELECT 1 FROM messages WHERE role = 'user' AND content LIKE ?", f"%{said.token}%")
+        kept = self.machine.disk.query(
+            "SELECT 1 FROM messages WHERE role = 'user' AND content LIKE ?", f"%{said.token}%"
+        )
         if kept and any((said.returned_s or NEVER) <= reset.called_s for reset in resets):
             raise Broken("an emptied history is empty", f"{said.token} is still there")
         if said.agent_id in self.deleted_s or any(said.called_s <= reset.acknowledged_s for reset in resets):

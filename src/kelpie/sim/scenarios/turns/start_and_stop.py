@@ -1,5 +1,6 @@
-"""Agents that are stopped, started and restarted while people talk to them. A stopped agent answers 409 and stays
-stopped through a crash; one that was started again lacks nothing."""
+"""Agents that are stopped, started and restarted while clients talk to them. A stopped agent answers 409 and stays
+stopped through a crash; one that was started again lacks nothing.
+"""
 
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ ROUNDS = 2
 
 
 @dataclass(slots=True)
-class Rest:
-    """An agent was stopped from the moment this was acknowledged until somebody asked to start it."""
+class StopPeriod:
+    """The time in which an agent was stopped: from the acknowledgement until a client asked to start it."""
 
     agent_id: str
     since_s: float
@@ -22,13 +23,13 @@ class Rest:
 
 class StartedAndStoppedAgents(ServerScenario):
     async def act(self) -> None:
-        self.rests: list[Rest] = []
+        self.rests: list[StopPeriod] = []
         await self.make_agents(2)
-        operators = [self.person(f"operator-{number}") for number in range(2)]
+        operators = [self.client(f"operator-{number}") for number in range(2)]
         operating = (self._operate(one, agent_id) for one, agent_id in zip(operators, self.agents, strict=True))
-        talking = (self._talk(person, number) for number, person in enumerate(self.people(2)))
+        talking = (self._talk(client, number) for number, client in enumerate(self.clients(2)))
         await together((*operating, *talking))
-        await self.stage.restart()
+        await self.machine.restart()
         for operator, agent_id in zip(operators, self.agents, strict=True):
             await operator.say(agent_id)
 
@@ -36,33 +37,33 @@ class StartedAndStoppedAgents(ServerScenario):
         for number in range(ROUNDS):
             await operator.pause(2.0)
             await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
-            rest = Rest(agent_id, self.stage.loop.time())
+            rest = StopPeriod(agent_id, self.machine.loop.time())
             self.rests.append(rest)
             await operator.say(agent_id)
             if operator.tosses(0.3):
-                self.stage.crash()
+                self.machine.crash()
             await operator.say(agent_id, stream=True)
             await operator.pause(2.0)
             if number == ROUNDS - 1 and operator.tosses(0.5):
                 return  # it stays stopped
-            rest.until_s = self.stage.loop.time()
+            rest.until_s = self.machine.loop.time()
             await operator.insist("POST", f"/v1/agents/{agent_id}/{'restart' if operator.tosses(0.3) else 'start'}")
             await operator.say(agent_id, "remember {token} works again")
             if operator.tosses(0.5):
                 await operator.insist("POST", f"/v1/agents/{agent_id}/restart")
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(3):
-            await person.pause(1.5)
-            await person.say(self.agents[(number + turn) % 2], "remember {token} came by", stream=person.tosses(0.3))
+            await client.pause(1.5)
+            await client.say(self.agents[(number + turn) % 2], "remember {token} came by", stream=client.tosses(0.3))
 
     async def settle(self) -> None:
         self._rest_is_kept()
-        operator = self.person("operator-of-all")
+        operator = self.client("operator-of-all")
         for rest in self.rests:
             if rest.until_s == float("inf"):
                 await self._answers_409(operator, rest.agent_id)
-                rest.until_s = self.stage.loop.time()
+                rest.until_s = self.machine.loop.time()
                 await operator.insist("POST", f"/v1/agents/{rest.agent_id}/start")
         await super().settle()
 
@@ -81,7 +82,7 @@ class StartedAndStoppedAgents(ServerScenario):
                 if heard.status not in (409, None, 503):
                     told = f"{said.token} to {said.agent_id} was answered {heard.status}"
                     raise Broken("a stopped agent answers 409", told)
-                if self.stage.disk.query("SELECT 1 FROM runs WHERE input LIKE ?", f"%{said.token}%"):
+                if self.machine.disk.query("SELECT 1 FROM runs WHERE input LIKE ?", f"%{said.token}%"):
                     raise Broken("a stopped agent begins no turn", f"{said.token} has a run of {said.agent_id}")
 
 

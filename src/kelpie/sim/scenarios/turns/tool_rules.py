@@ -1,7 +1,7 @@
 """Turns under tool rules while the power fails at every point of their journal.
 
 Whatever was cut off, each step is offered the same tools with the same choice as without a cut, each call is run or
-turned away as the rules say, and the agents take new messages afterwards.
+refused as the rules say, and the agents take new messages afterwards.
 """
 
 import json
@@ -37,8 +37,8 @@ _OWING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """A message, what each step of its turn must be offered, and what must become of its calls: run or turned away."""
+class RuleCase:
+    """A message, the tools that each step of its turn must be offered, and the outcome of its calls: run or refused."""
 
     lines: tuple[str, ...]
     offers: tuple[tuple[frozenset[str], str], ...]
@@ -50,7 +50,7 @@ _FIRST = (frozenset({SEARCH}), SEARCH)
 _NEXT = (frozenset({INSERT}), INSERT)
 _FREE = (ALL - {INSERT}, "auto")
 
-ONE_BY_ONE = Act(
+ONE_BY_ONE = RuleCase(
     (
         "call conversation_search",
         _WORDS,
@@ -61,7 +61,7 @@ ONE_BY_ONE = Act(
     (_FIRST, _FREE, _FREE, _NEXT, _NEXT, _FREE),
     ((SEARCH, True), (INSERT, False), (OUTSIDE, True), (REPLACE, False), (INSERT, True)),
 )
-TOGETHER = Act(
+TOGETHER = RuleCase(
     (
         "call conversation_search",
         f'call outside {{"mark": "{{token}}-a"}} & {_WORDS} & call outside {{"mark": "{{token}}-b"}}'
@@ -71,7 +71,7 @@ TOGETHER = Act(
     (_FIRST, _FREE, _NEXT, (ALL - {INSERT, OUTSIDE}, "auto")),
     ((SEARCH, True), (OUTSIDE, True), (INSERT, True), (OUTSIDE, True), (OUTSIDE, False), (INSERT, True)),
 )
-OWED = Act(
+OWED = RuleCase(
     ('call conversation_search {"query": "x"}', 'call outside {"mark": "{token}"}'),
     ((ALL, "auto"), (frozenset({OUTSIDE}), OUTSIDE), (ALL, "auto")),
     ((SEARCH, True), (OUTSIDE, True)),
@@ -81,37 +81,37 @@ OWED = Act(
 class ToolRuleScenario(ServerScenario):
     """Two agents and one message after the other, so that the visits of each point can be counted."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
-        self.acts: dict[str, Act] = {}  # by token
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
+        self.acts: dict[str, RuleCase] = {}  # by token
 
     async def act(self) -> None:
         await self.register_outside()
         ordered, owing = await self.make_agents(2, types=("letta_v1_agent",), tools=[OUTSIDE])
-        maker, person = self.person("ruler"), self.person("person")
+        maker, client = self.client("ruler"), self.client("person")
         await maker.insist("PATCH", f"/v1/agents/{ordered}", {"tool_rules": _ORDERED})
         await maker.insist("PATCH", f"/v1/agents/{owing}", {"tool_rules": _OWING})
-        await self._say(person, ordered, ONE_BY_ONE)
-        await self._say(person, ordered, TOGETHER, stream=True, tokens=True)
-        await self._say(person, owing, OWED, stream=True)
+        await self._say(client, ordered, ONE_BY_ONE)
+        await self._say(client, ordered, TOGETHER, stream=True, tokens=True)
+        await self._say(client, owing, OWED, stream=True)
 
     async def _say(
-        self, person: ScenarioClient, agent_id: str, act: Act, *, stream: bool = False, tokens: bool = False
+        self, client: ScenarioClient, agent_id: str, act: RuleCase, *, stream: bool = False, tokens: bool = False
     ) -> None:
-        heard = await person.say(agent_id, *act.lines, stream=stream, tokens=tokens)
+        heard = await client.say(agent_id, *act.lines, stream=stream, tokens=tokens)
         self.acts[heard.said.token] = act
 
     async def settle(self) -> None:
-        if self.stage.boots < 2:
-            raise Broken("the power was cut", f"the node was booted {self.stage.boots} times")
-        for agent_id in self.agents:  # whoever visits now makes no calls, and is not to be held to any
-            await self.person("ruler").insist("PATCH", f"/v1/agents/{agent_id}", {"tool_rules": []})
+        if self.machine.boots < 2:
+            raise Broken("the power was cut", f"the node was booted {self.machine.boots} times")
+        for agent_id in self.agents:  # these messages make no calls, and are not checked for any
+            await self.client("ruler").insist("PATCH", f"/v1/agents/{agent_id}", {"tool_rules": []})
         await super().settle()
 
     def check(self) -> None:
-        for seen in self.stage.llm.seen:
+        for seen in self.machine.llm.seen:
             self._offered_as_ruled(seen.body)
-        for run_id, status, given in self.stage.disk.query("SELECT id, status, input FROM runs ORDER BY id"):
+        for run_id, status, given in self.machine.disk.query("SELECT id, status, input FROM runs ORDER BY id"):
             act = self.acts.get(token_of(json.loads(given)["messages"][0]["content"][0]["text"]))
             if act is not None:
                 self._answered_as_ruled(run_id, act, complete=status == "completed")
@@ -130,8 +130,8 @@ class ToolRuleScenario(ServerScenario):
         if offer != act.offers[step]:
             raise Broken("every step is offered what the rules allow", f"step {step}: {offer}, not {act.offers[step]}")
 
-    def _answered_as_ruled(self, run_id: str, act: Act, *, complete: bool) -> None:
-        rows = self.stage.disk.query("SELECT tool_returns FROM messages WHERE run_id = ? ORDER BY seq", run_id)
+    def _answered_as_ruled(self, run_id: str, act: RuleCase, *, complete: bool) -> None:
+        rows = self.machine.disk.query("SELECT tool_returns FROM messages WHERE run_id = ? ORDER BY seq", run_id)
         results = [result for (returned,) in rows for result in json.loads(returned)]
         found = tuple((result["name"], not result.get("untried", False)) for result in results)
         wanted = act.calls if complete else act.calls[: len(found)]

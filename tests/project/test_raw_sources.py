@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.raw_sources import violations
+from tests.project.raw_sources import violations
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "src" / "kelpie"

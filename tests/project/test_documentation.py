@@ -13,7 +13,7 @@ from kelpie.core.settings import toml_text
 from kelpie.core.settings.settings import SETTINGS, VARIABLES, Settings, resolve
 from kelpie.server.letta.compatibility import unsupported
 from tests.cli.test_help import LEAVES
-from tests.house.fenced import blocks
+from tests.project.fenced import blocks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

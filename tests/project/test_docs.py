@@ -13,7 +13,7 @@ import pytest
 from tests.cli.fake_ollama import fake_ollama
 from tests.cli.live import BIN, COMMAND_S, Live, live
 from tests.cli.test_help import ALL
-from tests.house.fenced import RUNNABLE, Block, blocks
+from tests.project.fenced import RUNNABLE, Block, blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
