@@ -148,7 +148,7 @@ async def test_too_many_wait_and_are_told_so_and_no_place_is_lost() -> None:
     cells.failing = True
     cells.gate.set()
     results = await asyncio.gather(*running, return_exceptions=True)
-    assert [type(each).__name__ for each in results] == ["Ended", "Ended", "SandboxUnavailable"]
+    assert [type(each).__name__ for each in results] == ["JobResult", "JobResult", "SandboxUnavailable"]
     cells.failing = False
     await asyncio.gather(*(sandbox.run(script("pass")) for _ in range(2)))
     await sandbox.settled()
