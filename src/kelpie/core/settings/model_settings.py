@@ -1,15 +1,16 @@
-"""The settings of the use of models: how long anything may take, how often it is tried, what is assumed, and limits."""
+"""Settings of calls to models: time limits, attempts, assumptions about unknown models, limits and prices."""
 
 from dataclasses import dataclass
 
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.models.provider_limits import parse_handles, parse_limits
 from kelpie.core.settings.declaration import setting
-from kelpie.core.settings.tool_settings import ToolSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings(ToolSettings):
+@dataclass(frozen=True)
+class ModelSettings:
+    """Settings of calls to models."""
+
     model_timeout_s: float = setting(
         "models.timeout_seconds",
         "Maximum duration of one model call, including retries.",

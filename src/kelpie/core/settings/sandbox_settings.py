@@ -1,13 +1,14 @@
-"""The settings of the sandbox: how much code of tools runs at once, and how much waits."""
+"""Settings of the sandbox: how much code of tools runs at once, and how much waits."""
 
 from dataclasses import dataclass
 
 from kelpie.core.settings.declaration import setting
-from kelpie.core.settings.server_settings import ServerSettings
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSettings(ServerSettings):
+@dataclass(frozen=True)
+class SandboxSettings:
+    """Settings of the sandbox that runs the code of tools."""
+
     sandbox_isolation: str = setting(
         "sandbox.isolation",
         "Minimum isolation of tool code: `process`, or `none` to run it without isolation where this machine supports "
