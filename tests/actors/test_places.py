@@ -180,7 +180,7 @@ async def test_actors_that_wait_for_each_other_do_not_deadlock(theatre: Theatre)
     async def ask_b(_: Handler) -> str:
         return await theatre.dispatcher.submit("b", "default", name)
 
-    with pytest.raises(Overloaded, match="places"):
+    with pytest.raises(Overloaded, match="slots"):
         await theatre.dispatcher.submit("a", "default", ask_b)
     assert theatre.dispatcher.status("b").state is ActivationState.unloaded
     assert await theatre.dispatcher.submit("b", "default", name) == "b"
