@@ -47,7 +47,7 @@ class Walk:
     def __init__(self, world: World, town: Town) -> None:
         self.world, self.town = world, town
         self.meaning = Embeddings(Embedder(), Settings(default_embedding=MODEL))  # type: ignore[arg-type]
-        self.foresight = Precompute(world.database, self.meaning)
+        self.precompute = Precompute(world.database, self.meaning)
         self.seen = 0
 
     def saw(self, texts: list[str], allowed: set[int], *what: Any) -> None:
@@ -92,7 +92,7 @@ class Walk:
     async def tool(self, one: Inhabitant, name: str, key: str, **arguments: Any) -> None:
         """What the agent itself can look for, by words and meaning, as a turn does it."""
         builtin, context = BUILTINS[name], CallContext(one.agent, NOW + 10, "")
-        insight = await builtin.foresee(self.foresight, context, arguments) if builtin.foresee else None
+        insight = await builtin.precompute(self.precompute, context, arguments) if builtin.precompute else None
         run = builtin.run
         assert run is not None
         call = context if insight is None else CallContext(one.agent, NOW + 10, "", insight=insight)

@@ -1,8 +1,8 @@
-"""Vectors that are missing, made up for a little at a time: of what was stored while no model could be had, of every
-message, and of a scope whose model was changed.
+"""Embedding backlog: computes missing vectors, of texts that were stored while no model answered, of every message, and
+of a scope whose model was changed.
 
-A scope is searched by its old vectors until all of the new ones are there. It works in small pieces with pauses between
-them, because whoever talks to an agent must not feel it; what is left to do is in the database and not in memory.
+A scope is searched by its old vectors until all of the new ones are there. The work is done in small pieces with pauses
+between them, because it must not slow down turns; what is left to do is in the database and not in memory.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class EmbeddingBacklog:
     """The background work on vectors of one server."""
 
     def __init__(self, world: World, embeddings: Embeddings, busy: Callable[[], bool] = lambda: False) -> None:
-        """`busy` tells whether agents are at work just now."""
+        """`busy` returns whether agents are at work."""
         self._world = world
         self._embeddings = embeddings
         self._busy = busy

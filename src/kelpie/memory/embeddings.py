@@ -1,7 +1,7 @@
-"""Texts as vectors, for whoever stores or looks for something: by which model, and why there are none.
+"""Embeddings of texts that are stored or searched for: vectors by model, or the reason why there are none.
 
-A model that fails or is missing never keeps anything from being stored or found: then there are no vectors, words alone
-count, and whoever asked is told why. What is missing is made up for later (`embedding`).
+A model that fails or is missing never keeps a text from being stored or found: words alone count then, and the caller
+gets the reason. `embedding_backlog` adds the missing vectors later.
 """
 
 import asyncio

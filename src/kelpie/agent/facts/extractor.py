@@ -1,7 +1,7 @@
-"""Facts from conversations: for agents that have it switched on, what was said since the last look is read by a model.
+"""Fact extraction: for agents that have it enabled, a model reads the messages since the last extraction.
 
-It works behind the turns and never in them. What was found, how far it was looked and what that cost are one commit, so
-a crash neither loses nor doubles any of it. It spends from the agent's budget, and does nothing while the agent rests.
+It works beside the turns and never in them. The facts, the progress and the cost are one commit, so a crash neither
+loses nor doubles any of them. It spends from the agent's budget, and does nothing while the agent is paused.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Tells whoever asked for it that a background run has ended: a POST that is tried again until it is taken.
+"""Callbacks of background runs: a POST to the client's URL when a run has ended, tried again until it is accepted.
 
-What is owed lies in the database, so a restart forgets nothing: it is sent at least once, and never before the run has
-ended. Redirects are not followed, and without the operator's word nothing goes into a private network.
+Due callbacks are in the database, so a restart loses none: each is sent at least once, and never before its run has
+ended. Redirects are not followed, and nothing goes to a private network unless the operator allows it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _log = logs.get("callbacks")
 
 
 class RunCallbacks:
-    """Sends what is owed, for as long as it runs."""
+    """Sender of due callbacks."""
 
     def __init__(self, world: World, settings: Settings) -> None:
         self._world = world

@@ -159,7 +159,7 @@ class AgentSettings:
 
     @property
     def block_rules(self) -> BlockRules:
-        """What holds for the memory blocks of all agents."""
+        """Rules for the memory blocks of all agents."""
         return BlockRules(self.block_limit, self.block_versions, self.core_memory_bytes)
 
     @property

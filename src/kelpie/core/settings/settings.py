@@ -1,4 +1,4 @@
-"""Settings of a server: one record of all groups, the table of their declarations, and the precedence of their sources.
+"""Everything an operator can set: one record of six groups, the table of its fields, and the order of precedence.
 
 A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
 refused with its location. So is a file that would send a key from the environment to an address of the file's own:

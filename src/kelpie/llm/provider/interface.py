@@ -134,7 +134,7 @@ class ChatModel(Protocol):
     """Anything that answers a request: a provider, a provider within limits, or a chain of models."""
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given.
+        """Calls the model. Raises ModelError, also after some deltas were yielded.
 
         A caller that may stop before the end wraps it in `contextlib.aclosing`, so that the connection is released at
         once; `completion.complete` does so.

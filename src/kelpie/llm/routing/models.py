@@ -159,7 +159,7 @@ class Models:
         return await provider.embed(info, texts, patient=patient)
 
     def provider(self, handle: str) -> tuple[ChatModel, str]:
-        """The provider for this handle, its fallback chain included, and the provider's own name for the model.
+        """The model with this handle, its fallback chain included, and the provider's own name for it.
 
         Raises InvalidInput or NotFound.
         """
@@ -203,8 +203,8 @@ class Models:
         return any(limiter.bounds.dollars for limiter in self._limiters.values())
 
     def remember(self, spent: Iterable[tuple[str, Micros, int]]) -> None:
-        """Counts what models have cost before this server started (handle, when, millionths of a dollar), oldest
-        first: a restart must not renew a budget."""
+        """Counts the cost of models before this server started (handle, time, millionths of a dollar), oldest first: a
+        restart must not reset the limits on money."""
         now = self._world.clock.now()
         for handle, at, micros in spent:
             limiter = self._limiters.get(handle.partition("/")[0])

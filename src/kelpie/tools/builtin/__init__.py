@@ -33,7 +33,7 @@ class Builtin:
     tool_type: ToolType
     run: TransactionalTool | None  # None: it runs outside of commits
     parallel: bool = False
-    foresee: Preparation | None = None  # what must be found out before the commit it runs in
+    precompute: Preparation | None = None  # what must be found out before the commit it runs in
 
     @property
     def name(self) -> str:
@@ -70,21 +70,24 @@ BUILTINS: dict[str, Builtin] = {
             _CORE,
             conversation.conversation_search,
             parallel=True,
-            foresee=conversation.foresee_search,
+            precompute=conversation.precompute_search,
         ),
         Builtin(schemas.CONVERSATION_SEARCH_DATE, _CORE, conversation.conversation_search_date, parallel=True),
         Builtin(schemas.PAUSE_HEARTBEATS, _CORE, pause.pause_heartbeats),
         Builtin(
-            schemas.ARCHIVAL_MEMORY_INSERT, _CORE, archival.archival_memory_insert, foresee=archival.foresee_insert
+            schemas.ARCHIVAL_MEMORY_INSERT,
+            _CORE,
+            archival.archival_memory_insert,
+            precompute=archival.precompute_insert,
         ),
         Builtin(
             schemas.ARCHIVAL_MEMORY_SEARCH,
             _CORE,
             archival.archival_memory_search,
             parallel=True,
-            foresee=archival.foresee_search,
+            precompute=archival.precompute_search,
         ),
-        Builtin(schemas.FACT_SEARCH, _CORE, facts.fact_search, parallel=True, foresee=facts.foresee_search),
+        Builtin(schemas.FACT_SEARCH, _CORE, facts.fact_search, parallel=True, precompute=facts.precompute_search),
         Builtin(schemas.CORE_MEMORY_APPEND, _MEMORY, block_edits.core_memory_append),
         Builtin(schemas.CORE_MEMORY_REPLACE, _MEMORY, block_edits.core_memory_replace),
         Builtin(schemas.MEMORY, _MEMORY, memory_command.memory),
@@ -97,7 +100,7 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.RETHINK_USER_MEMORY, _VOICE, block_edits.rethink_user_memory),
         Builtin(schemas.FINISH_RETHINKING_MEMORY, _VOICE, block_edits.finished),
         Builtin(schemas.STORE_MEMORIES, _VOICE, voice.store_memories),
-        Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory, foresee=voice.foresee_search),
+        Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory, precompute=voice.precompute_search),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, async_messages.send_message_to_agent_async),

@@ -50,10 +50,10 @@ def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tup
     passages.insert(tx, passage, call.insight.vectors)
 
 
-async def foresee_insert(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
+async def precompute_insert(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The vectors of the text about to be stored."""
     text = cleaned(arguments["content"])
-    return await foresight.of_stored(call, text) if text.strip() and len(text) <= PASSAGE_CHARS_MAX else NOTHING
+    return await precompute.of_stored(call, text) if text.strip() and len(text) <= PASSAGE_CHARS_MAX else NOTHING
 
 
 def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -63,12 +63,12 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
     return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.insight))
 
 
-async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
+async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The nearest items to the words of a search."""
     query = _query(call, arguments)
     if not query.text.strip():
         return NOTHING
-    return await foresight.of_passages(call, replace(query, limit=reach(query.limit, _page(arguments))))
+    return await precompute.of_passages(call, replace(query, limit=reach(query.limit, _page(arguments))))
 
 
 def _query(call: CallContext, arguments: Mapping[str, Any]) -> PassageQuery:

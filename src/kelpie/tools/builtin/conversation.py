@@ -42,10 +42,10 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
     return Outcome(answer(message_results(tx, call, wanted), wanted.text, call.insight))
 
 
-async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
+async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The nearest items to the words of a search."""
     wanted = _wanted(call, arguments)
-    return await foresight.of_messages(call, wanted) if wanted.text.strip() else NOTHING
+    return await precompute.of_messages(call, wanted) if wanted.text.strip() else NOTHING
 
 
 def _wanted(call: CallContext, arguments: Mapping[str, Any]) -> MessageSearch:
@@ -103,9 +103,9 @@ def message_results(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[di
     """Found messages, as the model reads them: the best matches, or without a query the newest."""
     if not wanted.roles:
         return []
-    zone, insight = dates.zone_of(call.agent.timezone), call.insight
-    asked = replace(wanted, mode=insight.mode)
-    found = message_search.search(tx, call.agent.organization_id, asked, insight.messages)
+    zone, precomputed = dates.zone_of(call.agent.timezone), call.insight
+    asked = replace(wanted, mode=precomputed.mode)
+    found = message_search.search(tx, call.agent.organization_id, asked, precomputed.messages)
     return [_shown_message(message, hit, call, zone) for message, hit in found]
 
 
@@ -128,27 +128,27 @@ def checked_count(name: str, given: int | None) -> int:
     return given
 
 
-def search_mode(insight: Precomputed) -> str:
-    return BY_BOTH if insight.by_vectors else BY_WORDS
+def search_mode(precomputed: Precomputed) -> str:
+    return BY_BOTH if precomputed.by_vectors else BY_WORDS
 
 
-def relevance(hit: Hit | None, insight: Precomputed) -> dict[str, Any]:
-    return {"search_mode": search_mode(insight)} | ({} if hit is None else {"score": round(hit.score, 6)})
+def relevance(hit: Hit | None, precomputed: Precomputed) -> dict[str, Any]:
+    return {"search_mode": search_mode(precomputed)} | ({} if hit is None else {"score": round(hit.score, 6)})
 
 
-def answer(results: list[dict[str, Any]], query: str, insight: Precomputed) -> str:
+def answer(results: list[dict[str, Any]], query: str, precomputed: Precomputed) -> str:
     """Results as the model reads them, with a note on the search mode."""
-    mode = search_mode(insight)
-    found = {"message": summary(len(results), query, insight), "search_mode": mode, "results": results}
+    mode = search_mode(precomputed)
+    found = {"message": summary(len(results), query, precomputed), "search_mode": mode, "results": results}
     return orjson.dumps(found).decode()
 
 
-def summary(count: int, query: str, insight: Precomputed) -> str:
+def summary(count: int, query: str, precomputed: Precomputed) -> str:
     if not query.strip():
         how = "Newest first."
-    elif insight.by_vectors:
+    elif precomputed.by_vectors:
         how = "Searched by words and by meaning."
     else:
-        why = f" ({insight.lacking})" if insight.lacking else ""
+        why = f" ({precomputed.lacking})" if precomputed.lacking else ""
         how = f"Searched by words (full text), not by meaning{why}. Other words may find more."
     return f"{count} found. {how}" if count else f"Nothing found. {how}"

@@ -19,10 +19,10 @@ def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outc
     return Outcome(answer([_shown_fact(each, call) for each in found], wanted.text, call.insight))
 
 
-async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
+async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The nearest items to the words of a search."""
     wanted = _wanted(call, arguments, "hybrid")
-    return await foresight.of_facts(call, wanted) if wanted.text.strip() else NOTHING
+    return await precompute.of_facts(call, wanted) if wanted.text.strip() else NOTHING
 
 
 def _wanted(call: CallContext, arguments: Mapping[str, Any], mode: Any) -> FactSearch:

@@ -94,15 +94,15 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
     return Outcome(orjson.dumps(found | {"results": said, "archive": filed}).decode())
 
 
-async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
+async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The nearest messages and passages to the words of a search."""
     query = " ".join(arguments.get("convo_keyword_queries") or ())
     if not query.strip():
         return NOTHING
     window = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
     most = conversation.RESULTS_DEFAULT
-    said = await foresight.of_messages(call, conversation.message_query(call, query, window, most))
-    filed = await foresight.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
+    said = await precompute.of_messages(call, conversation.message_query(call, query, window, most))
+    filed = await precompute.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
     return replace(said, passages=filed.passages, by_vectors=said.by_vectors or filed.by_vectors)
 
 

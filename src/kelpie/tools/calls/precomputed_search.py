@@ -54,6 +54,6 @@ class Precompute:
 class Preparation(Protocol):
     """Precomputation of one tool."""
 
-    async def __call__(self, foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
+    async def __call__(self, precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
         """Raises ToolError for invalid arguments; the tool itself then reports them."""
         ...

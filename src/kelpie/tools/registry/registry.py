@@ -42,7 +42,7 @@ def transactional(name: str) -> TransactionalTool | None:
 def preparation(name: str) -> Preparation | None:
     """The function that precomputes for the built-in tool of this name before it runs, if it needs one."""
     builtin = BUILTINS.get(name)
-    return None if builtin is None else builtin.foresee
+    return None if builtin is None else builtin.precompute
 
 
 class Tools:
