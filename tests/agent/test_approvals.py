@@ -93,7 +93,7 @@ async def test_a_call_that_needs_approval_ends_the_turn_and_nothing_runs(house):
     (request,) = rows(events)
     assert request.role is Role.approval and request.tool_calls[0].awaits is Awaits.approval
     assert ended(events).stop_reason is StopReason.requires_approval
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.runs.page(RunQuery())
     assert run.status is RunStatus.completed and run.stop_reason is StopReason.requires_approval
     assert await value(house, agent.id) == "Bob" and (await pending(house, agent.id)).id == request.id
 
@@ -169,7 +169,7 @@ async def test_a_plain_message_is_refused_while_a_call_waits_and_leaves_no_trace
     await house.kelpie.dispatcher.release(agent.id)
     with pytest.raises(PendingApproval):  # a cold agent knows it too
         await house.say(agent.id, "and?")
-    assert len(await house.kelpie.runs.list(RunQuery())) == 1 and len(await history(house, agent.id)) == 2
+    assert len(await house.kelpie.runs.page(RunQuery())) == 1 and len(await history(house, agent.id)) == 2
 
 
 @pytest.mark.parametrize(

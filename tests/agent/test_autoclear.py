@@ -123,7 +123,7 @@ async def _asked(house, times):
 
 
 async def _all_over(house):
-    runs = await house.kelpie.runs.list(RunQuery())
+    runs = await house.kelpie.runs.page(RunQuery())
     return all(run.status is RunStatus.completed for run in runs)
 
 

@@ -201,7 +201,7 @@ async def test_all_of_an_agent_at_once(shop):
     assert await shop.cancel(agent_id) == {turn.run_id: "cancelled" for turn in turns}
     for turn in turns:
         assert ended(await heard(turn)).stop_reason is StopReason.cancelled
-    found = await shop.kelpie.runs.list(RunQuery())
+    found = await shop.kelpie.runs.page(RunQuery())
     assert {run.id: run.status for run in found} == {turn.run_id: RunStatus.cancelled for turn in turns}
     assert len(shop.model.requests) == 1 and await shop.history(agent_id) == []
     await answers(shop, agent_id)
@@ -265,7 +265,7 @@ async def test_a_disk_that_fails_is_told_and_the_next_try_ends_it(shop, monkeypa
     await asked(shop)
 
     async def is_stored():
-        return await shop.kelpie.runs.list(RunQuery(run_id=turn.run_id)) != []
+        return await shop.kelpie.runs.page(RunQuery(run_id=turn.run_id)) != []
 
     await until(is_stored)
     add = journal_keys.add

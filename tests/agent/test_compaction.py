@@ -366,7 +366,7 @@ async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_bud
     assert done.step is not None and done.step.usage.total_tokens > 0
     after = await spent(house, agent)
     assert (after.tokens - before.tokens, after.calls - before.calls) == (done.step.usage.total_tokens, 1)
-    (run,) = [run for run in await house.kelpie.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    (run,) = [run for run in await house.kelpie.runs.page(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
     assert (run.status, run.usage, run.step_count) == (RunStatus.completed, done.step.usage, 1)
     await house.kelpie.agents.update(agent.id, {"budget": Budget(tokens=after.tokens)})
     summed_up = len(house.model.summing)

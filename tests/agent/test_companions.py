@@ -41,7 +41,7 @@ async def sleepy(house, every=None, **fields):
 
 
 async def runs_of(house, agent_id):
-    return (await house.kelpie.runs.list(RunQuery(agent_ids=(agent_id,))))[::-1]
+    return (await house.kelpie.runs.page(RunQuery(agent_ids=(agent_id,))))[::-1]
 
 
 async def settled(house, agent_id, count):
@@ -110,7 +110,7 @@ async def test_it_goes_with_its_agent_but_not_when_it_has_other_work(house):
     second = await groups(house).create(NewGroup((aide, other), "also"))
     await house.kelpie.agents.delete(main)
     assert (await house.kelpie.agents.get(aide)).agent.id == aide
-    assert [g.id for g in await groups(house).list(GroupQuery())] == [second.id]
+    assert [g.id for g in await groups(house).page(GroupQuery())] == [second.id]
 
 
 async def test_a_block_that_comes_later_is_shared_too(house):

@@ -71,7 +71,7 @@ async def test_a_damaged_block_is_never_told_as_truth(house: House, rot: str) ->
         await doors.blocks.update(block_id, {"description": "d"})
     with pytest.raises(Damaged):
         await doors.checkpoints.take(agent_id)
-    assert [block.value for block in await doors.blocks.list(BlockQuery())] == [LOST]
+    assert [block.value for block in await doors.blocks.page(BlockQuery())] == [LOST]
 
 
 @pytest.mark.parametrize("rot", ROT.values(), ids=ROT.keys())
@@ -94,7 +94,7 @@ async def test_a_damaged_version_hides_no_other(house: House) -> None:
         await doors.blocks.update(block_id, {"value": value})
     spoil(house, "UPDATE block_history SET value = 'one' WHERE version = 1")
     spoil(house, "UPDATE block_history SET author = 'nobody', fields = '{' WHERE version = 2")
-    listed = await doors.block_history.list(block_id, None, 50)
+    listed = await doors.block_history.page(block_id, None, 50)
     assert [(each.version, each.lost) for each in listed] == [(3, False), (2, True), (1, False)]
     assert (await doors.block_history.get(block_id, 3)).value == "three"
     for version in (1, 2):

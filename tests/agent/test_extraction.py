@@ -215,7 +215,7 @@ async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: House):
     now = await state(ears, agent_id)
     assert now is not None and (now.skipped, now.failures) == (1, 0)
     doors = ears.kelpie.api(DEFAULT_CALLER)
-    (run,) = [run for run in await doors.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    (run,) = [run for run in await doors.runs.page(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
     assert run.usage.total_tokens > 0
 
 
@@ -234,7 +234,7 @@ async def test_a_model_that_hangs_keeps_nobody_waiting(ears: House):
 async def test_what_it_costs_counts_and_a_budget_that_is_used_up_stops_it(ears: House):
     agent_id = await agent(ears, budget=Budget(tokens=40))
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
-    listed = await ears.kelpie.runs.list(RunQuery(agent_ids=(agent_id,)))
+    listed = await ears.kelpie.runs.page(RunQuery(agent_ids=(agent_id,)))
     [run] = [run for run in listed if run.metadata.get("run_type") == RUN_TYPE]
     assert (run.usage.total_tokens, run.step_count, run.status) == (15, 1, "completed")
     assert ended(await ears.say(agent_id, "I moved to Oslo.")).stop_reason is StopReason.end_turn  # 45 of 40 are spent

@@ -167,7 +167,7 @@ async def test_a_cancelled_turn_does_not_wait_for_a_vector(house):
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled
     assert await _stored(house, agent) == []
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.runs.page(RunQuery())
     assert run.status is RunStatus.cancelled and run.usage.total_tokens == 15, "what was asked for is paid for"
     await _goes_on(house, agent)
 

@@ -80,7 +80,7 @@ async def test_a_turn_in_a_conversation_leaves_its_marks(house):
     agent = await make(house)
     conversation = await opened(house, agent)
     events = await house.say(agent.id, "hello", conversation=conversation)
-    (run,) = await house.kelpie.runs.list(RunQuery(conversation_id=conversation))
+    (run,) = await house.kelpie.runs.page(RunQuery(conversation_id=conversation))
     assert run.id == ended(events).run_id and run.conversation_id == conversation
     found, context = await threads(house).get(conversation)
     assert found.last_message_at == found.updated_at == run.completed_at
@@ -203,7 +203,7 @@ async def test_a_deleted_conversation_is_not_found_and_its_turn_ends(house):
         assert ended(await turn).stop_reason is StopReason.cancelled
     history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m for m in history if m.conversation_id == conversation and m.role is not Role.system] == []
-    (run,) = await house.kelpie.runs.list(RunQuery(agent_ids=(agent.id,)))
+    (run,) = await house.kelpie.runs.page(RunQuery(agent_ids=(agent.id,)))
     assert run.status is RunStatus.cancelled
     with pytest.raises(NotFound):
         await threads(house).lane(conversation)
@@ -250,7 +250,7 @@ async def test_a_cold_agent_knows_that_a_conversation_is_gone(house):
     await threads(house).delete(conversation)
     with pytest.raises(NotFound):
         await house.say(agent.id, "hello", conversation=conversation)
-    assert await house.kelpie.runs.list(RunQuery()) == []
+    assert await house.kelpie.runs.page(RunQuery()) == []
 
 
 async def test_lanes_out_of_use_are_put_away_and_come_back_as_they_were(house):
@@ -353,7 +353,7 @@ async def test_turns_of_several_conversations_go_on_after_a_crash(workshop):
     await house.start()
     await threads(house).delete(gone)
     await until(lambda: all_ended(house))
-    runs = {run.id: run for run in await house.kelpie.runs.list(RunQuery())}
+    runs = {run.id: run for run in await house.kelpie.runs.page(RunQuery())}
     assert [runs[turn.run_id].status for turn in turns[:4]] == [RunStatus.completed] * 4
     assert runs[turns[4].run_id].status in (RunStatus.failed, RunStatus.cancelled, RunStatus.completed)
     for name in names:
@@ -363,8 +363,8 @@ async def test_turns_of_several_conversations_go_on_after_a_crash(workshop):
 
 
 async def steps_done(house, count):
-    return sum(run.step_count for run in await house.kelpie.runs.list(RunQuery())) == count
+    return sum(run.step_count for run in await house.kelpie.runs.page(RunQuery())) == count
 
 
 async def all_ended(house):
-    return not await house.kelpie.runs.list(RunQuery(active=True))
+    return not await house.kelpie.runs.page(RunQuery(active=True))

@@ -92,7 +92,7 @@ async def test_a_turn_in_the_background_has_it_still_after_a_crash(house: House)
     house.model.hold, asked = None, len(house.model.requests)
     await house.start()
     async with asyncio.timeout(10):
-        while [run.status for run in await house.kelpie.runs.list(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
+        while [run.status for run in await house.kelpie.runs.page(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     again = house.model.requests[asked]
     assert (again.model, again.system) == ("other", "Another.")

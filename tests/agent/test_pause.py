@@ -94,7 +94,7 @@ async def test_a_pause_ends_the_turn_at_once_in_every_type(house, agent_type):
     )
     lasts = await until(house, agent_id) - before
     assert 5 * MINUTE <= lasts < 6 * MINUTE
-    [run] = await house.kelpie.runs.list(RunQuery())
+    [run] = await house.kelpie.runs.page(RunQuery())
     assert (run.status, run.stop_reason, run.stop_detail) == (RunStatus.completed, StopReason.end_turn, PAUSE)
 
 
@@ -136,7 +136,7 @@ async def test_calls_outside_are_interrupted_too(tmp_path):
         ("core_memory_append", False),
     ]
     assert ran == ["a"] and ended(events).detail == PAUSE
-    [run] = await house.kelpie.runs.list(RunQuery())
+    [run] = await house.kelpie.runs.page(RunQuery())
     assert run.status is RunStatus.completed
     await house.stop()
 

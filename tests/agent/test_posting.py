@@ -59,7 +59,7 @@ async def test_who_cannot_be_written_to_is_told_and_nothing_is_kept(house):
         house.script(ann, tells(other), says("ok"))
         (result,) = results(await house.say(ann, "Tell"))
         assert not result.ok and told in result.text, other
-    assert await house.kelpie.runs.list(RunQuery(agent_ids=(ben,))) == []
+    assert await house.kelpie.runs.page(RunQuery(agent_ids=(ben,))) == []
 
 
 async def test_messages_before_one_agent_are_bounded(house, monkeypatch):

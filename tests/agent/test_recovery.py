@@ -53,7 +53,7 @@ async def behind(house, agent_id, text, **options):
 
 
 async def only_run(house):
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.runs.page(RunQuery())
     return run
 
 
@@ -83,7 +83,7 @@ async def _true(value):
 
 
 async def _has_run(house):
-    return bool(await house.kelpie.runs.list(RunQuery()))
+    return bool(await house.kelpie.runs.page(RunQuery()))
 
 
 async def test_a_background_turn_without_a_step_is_begun_again(house):
@@ -202,7 +202,7 @@ async def test_a_commit_that_fails_is_told_and_the_agent_recovers(house, failing
     assert rows(await house.say(agent.id, "again"))[-1].text == "back"
     history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["warm up", "again"]
-    runs = await house.kelpie.runs.list(RunQuery())
+    runs = await house.kelpie.runs.page(RunQuery())
     assert all(run.status in (RunStatus.completed, RunStatus.failed) for run in runs)
 
 

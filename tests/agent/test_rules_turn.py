@@ -211,7 +211,7 @@ async def test_a_rule_whose_arguments_do_not_fit_ends_the_turn(shop, agent_type,
     assert not shop.ran and ended(events).stop_reason is StopReason.invalid_tool_call
     ((_, ok, text),) = results(events)
     assert not ok and next(iter(args)) in text
-    (run,) = await shop.kelpie.runs.list(RunQuery())
+    (run,) = await shop.kelpie.runs.page(RunQuery())
     assert run.status is RunStatus.failed
 
 
@@ -322,6 +322,6 @@ async def test_a_turn_that_was_cut_off_goes_on_under_the_same_rules(tmp_path, he
     kept = [(r.name, r.untried) for m in history for r in m.tool_returns]
     assert kept == [("one", False), ("two", False), ("two", True), ("three", False)]
     assert json.loads(history[2].tool_calls[0].arguments)["n"] == 1
-    (run,) = await shop.kelpie.runs.list(RunQuery())
+    (run,) = await shop.kelpie.runs.page(RunQuery())
     assert run.stop_reason is StopReason.end_turn and run.step_count == 5
     await shop.stop()

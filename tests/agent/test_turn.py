@@ -23,7 +23,7 @@ async def test_a_plain_answer(house):
     assert ended(events).stop_reason is StopReason.end_turn
     stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [(m.role, m.text) for m in stored[1:]] == [(Role.user, "hi"), (Role.assistant, "Hello Bob")]
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.runs.page(RunQuery())
     assert (run.status, run.stop_reason, run.step_count) == (RunStatus.completed, StopReason.end_turn, 1)
     assert run.usage.total_tokens == 15
     view = await house.kelpie.agents.get(agent.id)
@@ -76,7 +76,7 @@ async def test_a_failed_first_step_leaves_the_input_out_of_the_history(house):
     assert isinstance(ended(events).error, ModelError)
     stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.role for m in stored] == [Role.system]
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.runs.page(RunQuery())
     assert run.status is RunStatus.failed and run.metadata["error"]["detail"] == "upstream said no"
     house.model.script = [says("fine")]
     assert ended(await house.say(agent.id, "hi")).stop_reason is StopReason.end_turn

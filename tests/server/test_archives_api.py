@@ -379,7 +379,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
         theirs.detach(agent_id, archive_id),
         theirs.search_of_agent(agent_id, query),
         theirs.search(archive_id, query),
-        theirs.list(ArchiveQuery(Page(after=archive_id))),
+        theirs.page(ArchiveQuery(Page(after=archive_id))),
     ]
     for call in refused:
         with pytest.raises(NotFound):
@@ -387,7 +387,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
     assert (await theirs.search(None, query)).found == []
     assert await theirs.of_agent(agent_id, page) == []
     assert await theirs.get_many([archive_id]) == {}
-    assert [one.id for one in await theirs.list(ArchiveQuery())] == [own.id]
+    assert [one.id for one in await theirs.page(ArchiveQuery())] == [own.id]
     await theirs.delete(own.id)
     assert await rows(kelpie) == before
 

@@ -80,8 +80,7 @@ class BlockHistory:
         row_ownership.block(tx, self._caller.organization_id, block_id)
         return blocks.get(tx, block_id, lock=lock)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, block_id: BlockId, before: int | None, limit: int) -> list[BlockVersion]:
+    async def page(self, block_id: BlockId, before: int | None, limit: int) -> list[BlockVersion]:
         """The versions that are kept, the newest first, without their values. Raises NotFound."""
         return await self._world.database.read(
             lambda tx: rows.select(tx, self._block(tx, block_id), self._kept, before, limit)

@@ -211,11 +211,10 @@ class Blocks:
             raise NotFound("Block", label)
         return block
 
-    def _create(self, tx: Tx, made: Sequence[Block]) -> "list[Block]":
+    def _create(self, tx: Tx, made: Sequence[Block]) -> list[Block]:
         rows.insert(tx, made, self._author)
         return [replace(block, tags=tuple(sorted(set(block.tags)))) for block in made]
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: BlockQuery) -> list[Block]:
+    async def page(self, query: BlockQuery) -> list[Block]:
         """Raises InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))

@@ -268,11 +268,10 @@ class Agents:
     def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
         return agent_views.many(tx, [agents.owned(tx, self._organization, agent_id)], include)[0]
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:
+    async def page(self, query: AgentQuery, include: Include) -> list[AgentView]:
         """Raises InvalidInput for a page that cannot be."""
 
-        def read(tx: Tx) -> "list[AgentView]":  # type: ignore[valid-type]
+        def read(tx: Tx) -> list[AgentView]:
             return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
 
         return [self.with_status(view) for view in await self._world.database.read(read)]

@@ -179,8 +179,7 @@ class Conversations:
         if handle is not None:
             await self._models.resolve(handle)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: ConversationQuery) -> list[Conversation]:
+    async def page(self, query: ConversationQuery) -> list[Conversation]:
         """Raises NotFound for an unknown cursor."""
         return await self._world.database.read(lambda tx: rows.select_conversations(tx, self._organization, query))
 

@@ -193,11 +193,10 @@ class Groups:
             for agent_id in agent_ids:
                 block_attachments.attach(tx, agent_id, block_id)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: GroupQuery) -> list[Group]:
+    async def page(self, query: GroupQuery) -> list[Group]:
         """Raises NotFound when the groups of an unknown agent are asked for."""
 
-        def read(tx: Tx) -> "list[Group]":  # type: ignore[valid-type]
+        def read(tx: Tx) -> list[Group]:
             if query.agent_id is not None:
                 row_ownership.agent(tx, self._organization, query.agent_id)
             return rows.select_groups(tx, self._organization, query)

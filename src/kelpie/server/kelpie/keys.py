@@ -51,7 +51,7 @@ async def create(api: CallerApi, body: CreateKey) -> JsonAnswer:
 
 @router.get("", summary="List API keys, without their secrets (Kelpie)", response_model=None)
 async def list_keys(api: CallerApi, page: Page50) -> JsonAnswer:
-    return JsonAnswer([key_shape(each) for each in await api.keys.list(page)])
+    return JsonAnswer([key_shape(each) for each in await api.keys.page(page)])
 
 
 @router.get("/{key_id}", summary="Get an API key, without its secret (Kelpie)", response_model=None)

@@ -174,7 +174,6 @@ class Tools:
         row_ownership.agent(tx, self._organization, agent_id)
         return agent_id
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: ToolQuery) -> list[Tool]:
+    async def page(self, query: ToolQuery) -> list[Tool]:
         """Raises InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))

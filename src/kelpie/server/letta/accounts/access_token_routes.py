@@ -52,7 +52,7 @@ async def list_tokens(
     offset: Annotated[float, Query(ge=0, le=OFFSET_MAX)] = 0,
 ) -> JsonAnswer:
     wanted = None if agent_id is None else AgentId.parse(agent_id)
-    found, more = await api.tokens.list(wanted, int(limit), int(offset))
+    found, more = await api.tokens.page(wanted, int(limit), int(offset))
     return JsonAnswer({"tokens": [token_shape(each, each.id) for each in found], "hasNextPage": more})
 
 

@@ -47,7 +47,7 @@ async def list_all_messages(
         conversation_id=conversation_of(conversation_id),
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    return JsonAnswer(messages(await api.recall.list(query), View(types=types)))
+    return JsonAnswer(messages(await api.recall.page(query), View(types=types)))
 
 
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
