@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kelpie.api import Api
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Damaged
@@ -37,12 +36,12 @@ async def damaged(house: House, rot: str) -> tuple[Api, AgentId, BlockId]:
     """An agent with one block, after the disk changed it and the server was started again."""
     tools = ("core_memory_append", "memory_rethink")
     made = NewAgent(memory_blocks=(NewBlock("human", SECRET),), tools=tools, include_base_tools=False)
-    agent_id = (await house.kelpie.agents.create(made)).agent.id
-    block = await house.kelpie.blocks.of_agent_by_label(agent_id, "human")
+    agent_id = (await house.kelpie.api().agents.create(made)).agent.id
+    block = await house.kelpie.api().blocks.of_agent_by_label(agent_id, "human")
     await house.stop()
     spoil(house, rot)
     await house.start()
-    return house.kelpie.api(DEFAULT_CALLER), agent_id, block.id
+    return house.kelpie.api(), agent_id, block.id
 
 
 def spoil(house: House, rot: str) -> None:

@@ -131,7 +131,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "put another":
             await memory.put(ANN, "other", 1)
         case _:
-            await Cleanup(world, 1.0).sweep()
+            await Cleanup(world, 1.0).clean_up()
     clock.at = NOW
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
@@ -146,7 +146,7 @@ async def test_upkeep_sweeps_all_that_is_over_and_nothing_else(
     await memory.put(BEN, "later", 1, 100)
     await memory.put(BEN, "never", 1)
     clock.at += SECOND
-    await Cleanup(world, 1.0).sweep()
+    await Cleanup(world, 1.0).clean_up()
     assert sorted(await stored(world)) == [(BEN, "later"), (BEN, "never")]
 
 

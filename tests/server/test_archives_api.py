@@ -399,5 +399,5 @@ async def test_a_large_archive_is_swept_up_by_itself(client: httpx.AsyncClient, 
     assert (await client.delete(f"/v1/archives/{archive['id']}")).status_code == 204
     assert (await client.get(f"/v1/archives/{archive['id']}")).status_code == 404
     assert (await client.post("/v1/passages/search", json={"query": "apple"})).json() == []
-    await kelpie._upkeep.sweep()
+    await kelpie._cleanup.clean_up()
     assert set((await rows(kelpie)).values()) == {0}

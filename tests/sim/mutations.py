@@ -30,8 +30,11 @@ from kelpie.agent.journal.call_records import of_answers
 from kelpie.agent.journal.entries import CommitResult
 from kelpie.agent.live import spending
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.recovery import Recovery
+from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.prompt import context
 from kelpie.agent.resources import agents, manual_tool_call
 from kelpie.agent.resources.conversations import Conversations
@@ -39,7 +42,6 @@ from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, tool_phase, turn_state
 from kelpie.agent.turn import loop as turn
-from kelpie.app import Kelpie
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
@@ -144,7 +146,7 @@ def an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost(patch: pytest.Mon
 
 
 def a_write_in_doubt_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Kelpie, "_look_again", lambda *_: None)
+    patch.setattr(Recovery, "reread_everything", lambda *_: None)
 
 
 def a_write_whose_caller_is_gone_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -165,7 +167,7 @@ def an_emptied_history_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(agents.Agents, "touched", lambda *_: None)
+    patch.setattr(LiveAgents, "reload", lambda *_: None)
 
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -227,19 +229,19 @@ def _without_interrupted(*arguments: Any) -> Any:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(_kelpie: Kelpie) -> None:
+    async def nothing(_worker: MaintenanceWorker) -> None:
         return
 
-    patch.setattr(Kelpie, "_keep_recovering", nothing)
+    patch.setattr(MaintenanceWorker, "run", nothing)
 
 
 def recovery_is_tried_once(patch: pytest.MonkeyPatch) -> None:
-    async def once(self: Kelpie) -> None:
+    async def once(self: MaintenanceWorker) -> None:
         with contextlib.suppress(StorageError):
-            await self._recover()
+            await self._recovery.recover_all()
         await asyncio.Event().wait()
 
-    patch.setattr(Kelpie, "_keep_recovering", once)
+    patch.setattr(MaintenanceWorker, "run", once)
 
 
 def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> None:
@@ -398,7 +400,7 @@ def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None:
         return
 
-    patch.setattr(Cleanup, "sweep", nothing)
+    patch.setattr(Cleanup, "clean_up", nothing)
 
 
 def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:

@@ -70,16 +70,16 @@ class Activation:
     def organization_id(self) -> OrganizationId:
         return self._hot.agent.organization_id
 
-    def touch(self) -> None:
-        """Somebody changed settings, tools or blocks: they are read again before the next model call."""
+    def reload(self) -> None:
+        """Reads settings, tools and blocks again before the next model call."""
         self._hot.touch()
 
     def forget_context(self) -> None:
-        """Somebody changed what the model sees of the history, or may have."""
+        """Reads the history again, too, before the next model call."""
         self._hot.forget_contexts()
 
-    def recount(self) -> None:
-        """Something was spent for the agent that was no step of its turns."""
+    def invalidate_spending(self) -> None:
+        """Counts again what the agent has spent before it spends more."""
         self._hot.uncount()
 
     def check(self, send: SendRequest) -> None:

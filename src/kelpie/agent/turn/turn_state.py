@@ -108,9 +108,9 @@ class TurnState:
         if agent_id in committed.touched:
             self._hot.touch(knows=lane)
         if others := [a for a in committed.touched if a != agent_id]:
-            self._equipment.touched(others)
+            self._equipment.live_agents.reload(others)
         if committed.begun:
-            self._equipment.summon(committed.begun)
+            self._equipment.live_agents.enqueue(committed.begun)
 
     async def _tidy(self, step_id: StepId, *, goes_on: bool) -> None:
         """Compacts a context that the step has filled. After the turn's end nothing that goes wrong there matters to
@@ -177,7 +177,7 @@ class TurnState:
     def _tell_end(self, run: Run, error: KelpieError | None, begun: tuple[RunId, ...] = ()) -> None:
         assert run.stop_reason is not None
         if self._lane.agent.facts is not None:
-            self._equipment.learn()
+            self._equipment.fact_extractor.wake()
         tokens, usage, budget = self._context_tokens, run.usage, run.metadata.get(BUDGET_KEY)
         reason, detail = run.stop_reason, run.stop_detail
         self._turn.emit(TurnEnded(run.id, reason, usage, run.step_count, tokens, error, detail, begun, budget))

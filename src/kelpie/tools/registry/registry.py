@@ -46,20 +46,20 @@ def preparation(name: str) -> Preparation | None:
 
 
 class Tools:
-    """Tools of the caller's organisation. `touched` is told which agents must reload, after the commit; `prepare` sees
+    """Tools of the caller's organisation. `reload_agents` is called after the commit; `prepare` sees
     to what a tool needs to run before it is stored, and raises InvalidInput when it cannot be had."""
 
     def __init__(
         self,
         world: World,
         embeddings: Embeddings,
-        touched: Callable[[Iterable[AgentId]], None],
+        reload_agents: Callable[[Iterable[AgentId]], None],
         caller: Caller = DEFAULT_CALLER,
         prepare: Callable[[Tool], Awaitable[None]] | None = None,
     ) -> None:
         self._world = world
         self._embeddings = embeddings
-        self._touched = touched
+        self._reload_agents = reload_agents
         self._prepare = prepare
         self._caller = caller
         self._organization = caller.organization_id
@@ -70,7 +70,7 @@ class Tools:
         if self._prepare is not None:
             await self._prepare(tool)
         after, affected = await self._world.database.transact(lambda tx: tool_writes.upsert(tx, tool))
-        self._touched(affected)
+        self._reload_agents(affected)
         return after
 
     async def upsert(self, new: NewTool) -> Tool:
@@ -106,7 +106,7 @@ class Tools:
         after, affected = await self._world.database.transact(
             lambda tx: tool_writes.update(tx, self._ours(tx, tool_id), changes, derived, now, user)
         )
-        self._touched(affected)
+        self._reload_agents(affected)
         return after
 
     async def _make_ready(self, before: Tool, changes: Mapping[str, Any]) -> None:
@@ -119,7 +119,7 @@ class Tools:
 
     async def delete(self, tool_id: ToolId) -> None:
         """Removes the tool, also from its agents. Raises NotFound."""
-        self._touched(
+        self._reload_agents(
             await self._world.database.transact(
                 lambda tx: tool_writes.bumped(tx, rows.delete(tx, self._ours(tx, tool_id)))
             )
@@ -151,7 +151,7 @@ class Tools:
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
-        self._touched((agent_id,))
+        self._reload_agents((agent_id,))
         return view
 
     async def search(self, wanted: ToolSearch) -> SearchResults[ToolHit]:
@@ -162,7 +162,7 @@ class Tools:
         """Brings the rows of the built-in tools up to this version of Kelpie, in one transaction, and gives them."""
         now = self._world.clock.now()
         found, affected = await self._world.database.transact(lambda tx: ensure_builtins(tx, self._organization, now))
-        self._touched(affected)
+        self._reload_agents(affected)
         tell_shadowed(found)
         return found
 
