@@ -46,7 +46,9 @@ class RunQueue:
         if run_id in self._held:
             return
         try:
-            reply = self._dispatcher.submit(waiting.agent_id, lane, lambda live: live.take_up(lane, run_id), run_id)
+            reply = self._dispatcher.submit(
+                waiting.agent_id, lane, lambda live: live.stored_runs.play(lane, run_id), run_id
+            )
         except KelpieError as error:
             _log.info("run_deferred", "Background run deferred", run_id=run_id, why=str(error))
             return

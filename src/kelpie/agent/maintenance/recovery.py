@@ -52,7 +52,10 @@ class Recovery:
     async def recover_agent(self, agent_id: AgentId) -> None:
         """Resumes the interrupted turns of one agent. Raises what loading or storing raises."""
         live = self._dispatcher.handler(agent_id)
-        lanes = live.interrupted_lanes if live else await self._dispatcher.submit(agent_id, DEFAULT_LANE, _interrupted)
+        if live is not None:
+            lanes = live.stored_runs.interrupted_lanes
+        else:
+            lanes = await self._dispatcher.submit(agent_id, DEFAULT_LANE, _interrupted_lanes)
         free = [lane for lane in lanes if not self._dispatcher.kept_by(agent_id, lane)]
         await asyncio.gather(*(self._dispatcher.submit(agent_id, lane, partial(_resume, lane)) for lane in free))
 
@@ -81,9 +84,9 @@ class Recovery:
                 )
 
 
-async def _interrupted(activation: Activation) -> list[str]:
-    return activation.interrupted_lanes
+async def _interrupted_lanes(activation: Activation) -> list[str]:
+    return activation.stored_runs.interrupted_lanes
 
 
 async def _resume(lane: str, activation: Activation) -> None:
-    await activation.recover(lane)
+    await activation.stored_runs.resume(lane)
