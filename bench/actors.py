@@ -21,10 +21,10 @@ import uvloop
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
-from kelpie.app import open_kelpie
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.settings.settings import Settings
+from kelpie.local import open_kelpie
 from kelpie.world.clock import SystemClock
 
 COLD_KEYS = 1_000_000
@@ -167,13 +167,13 @@ async def agents(_: Options) -> dict[str, Any]:
         kelpie = open_kelpie(Settings(data_dir=place, hot_agents_max=AGENTS))
         await kelpie.start()
         new = NewAgent(memory_blocks=(NewBlock("human", "Name: Bob"), NewBlock("persona", "I help.")))
-        ids = [(await kelpie.agents.create(new)).agent.id for _ in range(AGENTS)]
+        ids = [(await kelpie.api().agents.create(new)).agent.id for _ in range(AGENTS)]
         cold_ns: list[int] = []
         hot_ns: list[int] = []
         for agent_id in ids:
-            await timed(kelpie.dispatcher, agent_id, cold_ns)
+            await timed(kelpie.runtime.dispatcher, agent_id, cold_ns)
         for agent_id in ids * 20:
-            await timed(kelpie.dispatcher, agent_id, hot_ns)
+            await timed(kelpie.runtime.dispatcher, agent_id, hot_ns)
         await kelpie.stop(1)
     return {"agents": AGENTS, "cold": spread(cold_ns), "hot_no_op": spread(hot_ns)}
 

@@ -27,15 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.app import Kelpie, open_kelpie
+from kelpie.app import Kelpie
 from kelpie.cli.server.process import GC_THRESHOLD, SWITCH_S
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import Message, NewMessage, Role, Text
 from kelpie.core.ids import AgentId, ArchiveId, MessageId
 from kelpie.core.memory.passages import NewArchive, NewPassage, PassageQuery
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.settings.settings import Settings
+from kelpie.local import open_kelpie
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from kelpie.search.vector_search import Nearest
 from kelpie.storage.conversations import messages
@@ -197,15 +197,13 @@ async def timed(work: Callable[[int], Awaitable[Any]], count: int) -> dict[str, 
 
 async def store(kelpie: Kelpie, archive: ArchiveId, texts: Sequence[str]) -> None:
     for start in range(0, len(texts), BATCH):
-        await kelpie.api(DEFAULT_CALLER).archives.store(
-            archive, [NewPassage(text) for text in texts[start : start + BATCH]]
-        )
+        await kelpie.api().archives.store(archive, [NewPassage(text) for text in texts[start : start + BATCH]])
 
 
 class Bench:
     def __init__(self, kelpie: Kelpie, prepared: Prepared, options: argparse.Namespace) -> None:
         self.kelpie, self.prepared, self.options = kelpie, prepared, options
-        self.archives = kelpie.api(DEFAULT_CALLER).archives
+        self.archives = kelpie.api().archives
         self.queries = sentences(QUERIES, seed=2)
 
     async def large(self, cache: Path, database_file: Path) -> tuple[ArchiveId, dict[str, Any]]:
@@ -256,7 +254,7 @@ class Bench:
     async def _cold(self, archive: ArchiveId) -> dict[str, float]:
         """The first search of a server: the signs are read into memory."""
         gc.collect()
-        before, self.kelpie.meaning._finder = _rss_mb(), Nearest()  # pyright: ignore[reportPrivateUsage]
+        before, self.kelpie.runtime.embeddings._finder = _rss_mb(), Nearest()  # pyright: ignore[reportPrivateUsage]
         found = await timed(lambda number: self.search(archive, number, "vector"), 1)
         return {"first_search_ms": found["p50_ms"], "cpu_ms": found["cpu_ms"], "ram_mb": round(_rss_mb() - before, 1)}
 
@@ -301,10 +299,10 @@ async def neighbour(bench: Bench, archive: ArchiveId) -> dict[str, Any]:
     does. Many short rounds in turn, so that whatever else the machine does weighs on all alike; what they cost beside
     the process is what a machine with so few cores makes of any work at all."""
     kelpie = bench.kelpie
-    embedding = EmbeddingBacklog(kelpie.world, kelpie.meaning)
+    embedding = EmbeddingBacklog(kelpie.world, kelpie.runtime.embeddings)
     if kelpie._embedding:  # pyright: ignore[reportPrivateUsage] - the server's own would work in the rounds of others
         kelpie._embedding.cancel()  # pyright: ignore[reportPrivateUsage]
-    quiet, other = [(await kelpie.agents.create(NewAgent(model="kelpie/demo"))).agent.id for _ in range(2)]
+    quiet, other = [(await kelpie.api().agents.create(NewAgent(model="kelpie/demo"))).agent.id for _ in range(2)]
 
     async def embed() -> None:
         if not await embedding.work():
@@ -374,7 +372,7 @@ async def _until(over: asyncio.Event, noise: Callable[[], Awaitable[Any]]) -> No
 
 
 async def _turn(kelpie: Kelpie, agent: AgentId) -> None:
-    turn = await kelpie.sending.send(agent, SendRequest((NewMessage(Role.user, (Text("hello there"),)),)))
+    turn = await kelpie.api().sending.send(agent, SendRequest((NewMessage(Role.user, (Text("hello there"),)),)))
     async for _ in turn.events():
         pass
 

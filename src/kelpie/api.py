@@ -1,11 +1,10 @@
-"""What one caller may reach: a door for each kind of thing, every one of which sees the caller's organisation only.
+"""The API of one caller: a resource for each kind of record, every one of which sees the caller's organisation only.
 
-An endpoint is given the doors of whoever asks, so there is no way around the scope. What works for nobody in
-particular (recovery, activations) uses the storage itself.
+An endpoint is given the API of its request's caller, so there is no way around the scope. What works for no caller in
+particular (recovery, activations) must use the storage itself.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property
 
 from kelpie.accounts.access_tokens import AccessTokens
 from kelpie.accounts.api_keys import ApiKeys
@@ -13,13 +12,9 @@ from kelpie.accounts.identities import Identities
 from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.stored_data import StoredData
 from kelpie.accounts.users import Users
-from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.inbox.background_runs import BackgroundRuns, Backstage
+from kelpie.agent.inbox.background_runs import BackgroundRuns
 from kelpie.agent.inbox.cancel import Cancellations
 from kelpie.agent.inbox.send import MessageSender
-from kelpie.agent.inbox.wait_graph import WaitGraph
-from kelpie.agent.live.pauses import Pauses
-from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.resources.agents import Agents
 from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.resources.context_windows import ContextWindows
@@ -33,120 +28,190 @@ from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
-from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.active_turns import ActiveTurns
-from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.access.callers import Caller
-from kelpie.core.settings.settings import Settings
-from kelpie.llm.routing.models import Models
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
-from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.facts import Facts
 from kelpie.memory.working_memory import WorkingMemory
-from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.runtime import Runtime
 from kelpie.tools.registry.mcp_servers import McpServers
 from kelpie.tools.registry.permissions import Permissions
 from kelpie.tools.registry.registry import Tools
 from kelpie.tools.registry.sandbox_configs import SandboxConfigs
 from kelpie.tools.registry.writes import ensure_builtins
-from kelpie.world.world import World
 
 
-@dataclass(frozen=True, slots=True)
 class Api:
-    caller: Caller
-    world: World
-    settings: Settings
-    models: Models
-    agents: Agents
-    histories: Histories
-    sending: MessageSender
-    blocks: Blocks
-    block_history: BlockHistory
-    tools: Tools
-    permissions: Permissions
-    trials: ManualToolRuns
-    mcp_servers: McpServers
-    sandbox_configs: SandboxConfigs
-    runs: Runs
-    streams: BackgroundRuns
-    cancelling: Cancellations
-    conversations: Conversations
-    groups: Groups
-    deployments: Deployments
-    jobs: Jobs
-    recall: MessageSearcher
-    drafts: ModelPreviews
-    windows: ContextWindows
-    archives: Archives
-    facts: Facts
-    working_memory: WorkingMemory
-    checkpoints: Checkpoints
-    identities: Identities
-    tags: Tags
-    organizations: Organizations
-    users: Users
-    keys: ApiKeys
-    tokens: AccessTokens
-    data: StoredData
+    """What one caller may reach. A resource is made when it is first asked for."""
 
+    def __init__(self, runtime: Runtime, caller: Caller) -> None:
+        self.caller = caller
+        self.world = runtime.world
+        self.settings = runtime.settings
+        self.models = runtime.models
+        self.sandbox = runtime.sandbox
+        self._runtime = runtime
 
-def open_api(
-    caller: Caller,
-    world: World,
-    settings: Settings,
-    models: Models,
-    dispatcher: Dispatcher[Activation],
-    pauses: Pauses,
-    backstage: Backstage,
-    underway: ActiveTurns,
-    waits: WaitGraph,
-    meaning: Embeddings,
-    accounts_changed: Callable[[], None],
-    meetings: RunningChats,
-    equipment: Callable[[], TurnDependencies],
-    workbench: CustomToolRunner | None,
-) -> Api:
-    agents = Agents(world, models, dispatcher, pauses, settings, caller)
-    sending = MessageSender(world, models, dispatcher, underway, waits, settings, caller)
-    blocks = Blocks(world, agents.touched, settings.block_rules, caller)
-    groups = Groups(world, agents, sending, meetings, caller)
-    return Api(
-        caller=caller,
-        world=world,
-        settings=settings,
-        models=models,
-        agents=agents,
-        histories=Histories(world, agents, caller),
-        sending=sending,
-        blocks=blocks,
-        block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
-        tools=Tools(world, meaning, agents.touched, caller, None if workbench is None else workbench.prepare),
-        trials=ManualToolRuns(equipment, workbench, caller),
-        permissions=Permissions(world, settings.policy, lambda: dispatcher.notify_all(Activation.touch), caller),
-        mcp_servers=McpServers(world, caller),
-        sandbox_configs=SandboxConfigs(world, caller),
-        runs=Runs(world.database, caller),
-        streams=BackgroundRuns(world, models, settings, backstage, caller),
-        cancelling=Cancellations(world, dispatcher, underway, backstage.broadcast, caller),
-        conversations=Conversations(world, models, agents.touched, underway, caller),
-        groups=groups,
-        deployments=Deployments(world, agents, blocks, groups, caller),
-        jobs=Jobs(world, caller),
-        windows=ContextWindows(world, dispatcher, caller),
-        recall=MessageSearcher(world, meaning, caller),
-        drafts=ModelPreviews(world, models, settings, caller),
-        archives=Archives(world, models, meaning, caller),
-        facts=Facts(world, meaning, caller),
-        working_memory=WorkingMemory(world, settings, caller),
-        checkpoints=Checkpoints(world, settings, underway, agents.touched, agents.forgotten, caller),
-        identities=Identities(world, caller),
-        tags=Tags(world.database, caller),
-        organizations=Organizations(world, ensure_builtins, accounts_changed, caller),
-        users=Users(world, accounts_changed, caller),
-        keys=ApiKeys(world, accounts_changed, caller),
-        tokens=AccessTokens(world, accounts_changed, caller),
-        data=StoredData(world, caller),
-    )
+    # --- agents --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def agents(self) -> Agents:
+        shared = self._runtime
+        return Agents(
+            self.world,
+            self.models,
+            shared.dispatcher,
+            shared.live_agents,
+            shared.recovery,
+            shared.pauses,
+            self.settings,
+            self.caller,
+        )
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        shared = self._runtime
+        return Checkpoints(self.world, self.settings, shared.active_turns, shared.live_agents, self.caller)
+
+    @cached_property
+    def deployments(self) -> Deployments:
+        return Deployments(self.world, self.agents, self.blocks, self.groups, self.caller)
+
+    @cached_property
+    def groups(self) -> Groups:
+        shared = self._runtime
+        return Groups(self.world, shared.live_agents, self.sending, shared.running_chats, self.caller)
+
+    @cached_property
+    def tags(self) -> Tags:
+        return Tags(self.world.database, self.caller)
+
+    # --- messages and runs ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def sending(self) -> MessageSender:
+        shared = self._runtime
+        return MessageSender(
+            self.world,
+            self.models,
+            shared.dispatcher,
+            shared.active_turns,
+            shared.wait_graph,
+            self.settings,
+            self.caller,
+        )
+
+    @cached_property
+    def background_runs(self) -> BackgroundRuns:
+        shared = self._runtime
+        return BackgroundRuns(
+            self.world, self.models, self.settings, shared.run_queue, shared.run_notifier, self.caller
+        )
+
+    @cached_property
+    def cancellations(self) -> Cancellations:
+        shared = self._runtime
+        return Cancellations(self.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
+
+    @cached_property
+    def context_windows(self) -> ContextWindows:
+        return ContextWindows(self.world, self._runtime.dispatcher, self.caller)
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        shared = self._runtime
+        return Conversations(self.world, self.models, shared.live_agents, shared.active_turns, self.caller)
+
+    @cached_property
+    def histories(self) -> Histories:
+        return Histories(self.world, self.agents, self._runtime.live_agents, self.caller)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return Jobs(self.world, self.caller)
+
+    @cached_property
+    def message_search(self) -> MessageSearcher:
+        return MessageSearcher(self.world, self._runtime.embeddings, self.caller)
+
+    @cached_property
+    def model_previews(self) -> ModelPreviews:
+        return ModelPreviews(self.world, self.models, self.settings, self.caller)
+
+    @cached_property
+    def runs(self) -> Runs:
+        return Runs(self.world.database, self.caller)
+
+    # --- memory --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def archives(self) -> Archives:
+        return Archives(self.world, self.models, self._runtime.embeddings, self.caller)
+
+    @cached_property
+    def block_history(self) -> BlockHistory:
+        return BlockHistory(self.world, self._runtime.live_agents.reload, self.settings.block_rules, self.caller)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        return Blocks(self.world, self._runtime.live_agents.reload, self.settings.block_rules, self.caller)
+
+    @cached_property
+    def facts(self) -> Facts:
+        return Facts(self.world, self._runtime.embeddings, self.caller)
+
+    @cached_property
+    def working_memory(self) -> WorkingMemory:
+        return WorkingMemory(self.world, self.settings, self.caller)
+
+    # --- tools ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def manual_tool_runs(self) -> ManualToolRuns:
+        shared = self._runtime
+        return ManualToolRuns(shared.turn_dependencies, shared.custom_tools, self.caller)
+
+    @cached_property
+    def mcp_servers(self) -> McpServers:
+        return McpServers(self.world, self.caller)
+
+    @cached_property
+    def permissions(self) -> Permissions:
+        return Permissions(self.world, self.settings.policy, self._runtime.live_agents.reload_all, self.caller)
+
+    @cached_property
+    def sandbox_configs(self) -> SandboxConfigs:
+        return SandboxConfigs(self.world, self.caller)
+
+    @cached_property
+    def tools(self) -> Tools:
+        shared, runner = self._runtime, self._runtime.custom_tools
+        prepare = None if runner is None else runner.prepare
+        return Tools(self.world, shared.embeddings, shared.live_agents.reload, self.caller, prepare)
+
+    # --- accounts ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def access_tokens(self) -> AccessTokens:
+        return AccessTokens(self.world, self._runtime.authenticator.forget, self.caller)
+
+    @cached_property
+    def api_keys(self) -> ApiKeys:
+        return ApiKeys(self.world, self._runtime.authenticator.forget, self.caller)
+
+    @cached_property
+    def identities(self) -> Identities:
+        return Identities(self.world, self.caller)
+
+    @cached_property
+    def organizations(self) -> Organizations:
+        return Organizations(self.world, ensure_builtins, self._runtime.authenticator.forget, self.caller)
+
+    @cached_property
+    def stored_data(self) -> StoredData:
+        return StoredData(self.world, self.caller)
+
+    @cached_property
+    def users(self) -> Users:
+        return Users(self.world, self._runtime.authenticator.forget, self.caller)

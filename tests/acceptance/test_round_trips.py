@@ -26,7 +26,7 @@ from letta_client.types import (
 )
 from letta_client.types.archives import passage_create_params
 
-from kelpie.app import DATABASE_FILE
+from kelpie.local import DATABASE_FILE
 from kelpie.sim.checks.references import dangling
 from tests.acceptance.served import Served, served
 

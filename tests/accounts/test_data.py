@@ -21,7 +21,7 @@ OTHERS = Caller(
 
 async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
     async with open_house(tmp_path) as (kelpie, _):
-        doors = kelpie.api(kelpie.agents._caller)
+        doors = kelpie.api()
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(row_checks.PAGE + 20)])
         block = await doors.blocks.create(NewBlock("human", "Likes tea."))
@@ -63,7 +63,7 @@ async def test_a_damaged_part_of_the_text_index_is_reported(
     tmp_path: Path, table: str, column: str, key: str, kind: str
 ) -> None:
     async with open_house(tmp_path) as (kelpie, _):
-        doors = kelpie.api(kelpie.agents._caller)
+        doors = kelpie.api()
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(300)])
         await doors.archives.store(archive.id, [NewPassage("one that is loose")])

@@ -28,7 +28,7 @@ async def test_an_organization_that_cannot_be_furnished_is_not_made(kelpie: Kelp
     door = Organizations(kelpie.world, fails, lambda: None)
     with pytest.raises(StorageError):
         await door.create("acme")
-    assert [each.id for each in await door.list(Page())] == [DEFAULT_ORGANIZATION]
+    assert [each.id for each in await door.page(Page())] == [DEFAULT_ORGANIZATION]
 
 
 async def test_only_the_operator_makes_and_removes_them(kelpie: Kelpie) -> None:

@@ -47,7 +47,7 @@ class AgentsHouse(House):
 
     async def agent(self, name, *script, **fields):
         fields = {"include_multi_agent_tools": True, "include_base_tools": False, **fields}
-        made = await self.kelpie.agents.create(NewAgent(name=name, **fields))
+        made = await self.kelpie.api().agents.create(NewAgent(name=name, **fields))
         self.model.scripts[made.agent.id] = list(script)
         return made.agent.id
 

@@ -84,7 +84,9 @@ class House:
         await self.kelpie.stop(0.0)
 
     async def say(self, agent_id, text, **options):
-        turn = await self.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options))
+        turn = await self.kelpie.api().sending.send(
+            agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
+        )
         return [event async for event in turn.events()]
 
 

@@ -59,10 +59,10 @@ class MeaningfulHouse(House):
 
     async def agent(self, *tools, **fields):
         fields = {"tools": tools, "include_base_tools": False, "timezone": "UTC", **fields}
-        return (await self.kelpie.agents.create(NewAgent(**fields))).agent.id
+        return (await self.kelpie.api().agents.create(NewAgent(**fields))).agent.id
 
     async def embed_all(self) -> None:
         """What the background would do in a while."""
-        embedding = EmbeddingBacklog(self.kelpie.world, self.kelpie.meaning)
+        embedding = EmbeddingBacklog(self.kelpie.world, self.kelpie.runtime.embeddings)
         while await embedding.work():
             pass

@@ -7,7 +7,6 @@ import pytest
 from kelpie.agent.events.previews import Preview
 from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import AgentType, Include, NewAgent, ToolRule
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.messages import (
@@ -50,26 +49,26 @@ async def make(house, *, rules=(APPEND,), **fields):
     fields.setdefault("tools", (APPEND,))
     fields["tool_rules"] = tuple(ToolRule("requires_approval", name) for name in rules)
     fields.setdefault("parallel_tool_calls", True)
-    return (await house.kelpie.agents.create(NewAgent(**fields))).agent
+    return (await house.kelpie.api().agents.create(NewAgent(**fields))).agent
 
 
 async def answer(house, agent_id, *answers, messages=(), **options):
     said = tuple(NewMessage(Role.user, (Text(text),)) for text in messages)
-    turn = await house.kelpie.sending.send(agent_id, SendRequest(said, answers=answers, **options))
+    turn = await house.kelpie.api().sending.send(agent_id, SendRequest(said, answers=answers, **options))
     return [event async for event in turn.events()]
 
 
 async def value(house, agent_id):
-    return (await house.kelpie.blocks.of_agent_by_label(agent_id, "human")).value
+    return (await house.kelpie.api().blocks.of_agent_by_label(agent_id, "human")).value
 
 
 async def history(house, agent_id):
-    found = await house.kelpie.histories.messages(agent_id, MessageQuery(limit=None))
+    found = await house.kelpie.api().histories.messages(agent_id, MessageQuery(limit=None))
     return [row for row in found if row.role is not Role.system]
 
 
 async def pending(house, agent_id):
-    return (await house.kelpie.agents.get(agent_id, Include(pending_approval=True))).pending_approval
+    return (await house.kelpie.api().agents.get(agent_id, Include(pending_approval=True))).pending_approval
 
 
 def returned(events):
@@ -93,7 +92,7 @@ async def test_a_call_that_needs_approval_ends_the_turn_and_nothing_runs(house):
     (request,) = rows(events)
     assert request.role is Role.approval and request.tool_calls[0].awaits is Awaits.approval
     assert ended(events).stop_reason is StopReason.requires_approval
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.completed and run.stop_reason is StopReason.requires_approval
     assert await value(house, agent.id) == "Bob" and (await pending(house, agent.id)).id == request.id
 
@@ -166,10 +165,10 @@ async def test_a_plain_message_is_refused_while_a_call_waits_and_leaves_no_trace
     with pytest.raises(PendingApproval) as refused:
         await house.say(agent.id, "and?")
     assert refused.value.request_id == request.id
-    await house.kelpie.dispatcher.release(agent.id)
+    await house.kelpie.runtime.dispatcher.release(agent.id)
     with pytest.raises(PendingApproval):  # a cold agent knows it too
         await house.say(agent.id, "and?")
-    assert len(await house.kelpie.runs.list(RunQuery())) == 1 and len(await history(house, agent.id)) == 2
+    assert len(await house.kelpie.api().runs.page(RunQuery())) == 1 and len(await history(house, agent.id)) == 2
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ async def test_answers_may_come_one_by_one_when_they_say_so(house):
     assert ended(events).stop_reason is StopReason.requires_approval and await value(house, agent.id) == "Bob"
     with pytest.raises(InvalidInput, match="already has a different answer"):
         ended_error(await answer(house, agent.id, ApprovalDecision("call_1", False), partial=True))
-    await house.kelpie.dispatcher.release(agent.id)
+    await house.kelpie.runtime.dispatcher.release(agent.id)
     events = await answer(house, agent.id, ApprovalDecision("call_0", False))
     assert sorted((r.call_id, r.ok) for r in returned(events)) == [("call_0", False), ("call_1", True)]
     assert await value(house, agent.id) == "Bob\ncoffee"
@@ -326,8 +325,8 @@ async def test_a_tool_that_is_gone_when_it_is_approved_does_not_run(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    tool = next(t for t in (await house.kelpie.agents.get(agent.id)).tools if t.name == APPEND)
-    await house.kelpie.tools.detach(agent.id, tool.id)
+    tool = next(t for t in (await house.kelpie.api().agents.get(agent.id)).tools if t.name == APPEND)
+    await house.kelpie.api().tools.detach(agent.id, tool.id)
     (result,) = returned(await answer(house, agent.id, ApprovalDecision("call_0", True)))
     assert not result.ok and await value(house, agent.id) == "Bob"
     await well_formed(house, agent.id)
@@ -336,7 +335,7 @@ async def test_a_tool_that_is_gone_when_it_is_approved_does_not_run(house):
 async def test_the_rules_go_by_the_whole_turn_across_its_runs(house):
     agent = await make(house, rules=())
     limits = (ToolRule("requires_approval", APPEND), ToolRule("max_count_per_step", APPEND, {"max_count_limit": 1}))
-    await house.kelpie.agents.update(agent.id, {"tool_rules": limits})
+    await house.kelpie.api().agents.update(agent.id, {"tool_rules": limits})
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
     await answer(house, agent.id, ApprovalDecision("call_0", True))
@@ -349,14 +348,14 @@ async def test_an_agent_that_clears_its_context_keeps_it_while_a_call_waits(hous
     await house.say(agent.id, "go")
     await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert [m.message.role for m in house.model.requests[-1].messages] == [Role.user, Role.assistant, Role.tool]
-    assert len((await house.kelpie.agents.get(agent.id)).message_ids) == 1
+    assert len((await house.kelpie.api().agents.get(agent.id)).message_ids) == 1
 
 
 async def test_a_reset_ends_the_waiting(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    await house.kelpie.histories.reset(agent.id, False)
+    await house.kelpie.api().histories.reset(agent.id, False)
     assert await pending(house, agent.id) is None
     with pytest.raises(InvalidInput):
         ended_error(await answer(house, agent.id, ApprovalDecision("call_0", True)))
@@ -397,11 +396,11 @@ async def test_cut_off_while_an_approved_tool_runs_outside_it_is_not_run_again(t
         return Outcome("never")
 
     house = await House(tmp_path / "kelpie.db", external=external).start()
-    await house.kelpie.tools.create(NewTool(SOURCE))
+    await house.kelpie.api().tools.create(NewTool(SOURCE))
     agent = await make(house, rules=("outside",), tools=("outside",))
     house.model.script = [says("", ("outside", {"x": "1"}))]
     await house.say(agent.id, "go")
-    await house.kelpie.sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
+    await house.kelpie.api().sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
     async with asyncio.timeout(10):
         await begun.wait()
     await house.stop()
@@ -448,14 +447,14 @@ async def test_cancelling_keeps_what_was_answered_in_part_and_runs_nothing(house
 
 
 def cancelling(house):
-    return house.kelpie.api(DEFAULT_CALLER).cancelling
+    return house.kelpie.api().cancellations
 
 
 async def test_a_fork_leaves_what_waits_to_its_origin(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    forked = await house.kelpie.api(DEFAULT_CALLER).conversations.fork(agent.id)
+    forked = await house.kelpie.api().conversations.fork(agent.id)
     house.model.script = [says("from the fork")]
     assert rows(await house.say(agent.id, "hello", conversation=forked.id))[-1].text == "from the fork"
     assert [m.message.role for m in house.model.requests[-1].messages] == [Role.user, Role.user]
@@ -478,10 +477,10 @@ async def test_repair_closes_what_is_orphaned_once_and_leaves_what_waits(house):
         tx.exec_driver_sql("DELETE FROM messages WHERE id = ?", (result.id,))
 
     await house.kelpie.world.database.transact(spoil)
-    house.kelpie.dispatcher.notify(agent.id, Activation.forget_context)
-    done = await house.kelpie.histories.repair(agent.id)
+    house.kelpie.runtime.dispatcher.notify(agent.id, Activation.forget_context)
+    done = await house.kelpie.api().histories.repair(agent.id)
     assert len(done) == 2 and any("without a result" in line for line in done)
-    assert await house.kelpie.histories.repair(agent.id) == [], "the second time there is nothing to do"
+    assert await house.kelpie.api().histories.repair(agent.id) == [], "the second time there is nothing to do"
     assert await pending(house, agent.id) is not None
     await answer(house, agent.id, ApprovalDecision("call_0", False))
     await well_formed(house, agent.id)
@@ -491,9 +490,9 @@ async def test_a_wait_for_a_tool_that_is_gone_is_ended_by_repair(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    tool = next(t for t in (await house.kelpie.agents.get(agent.id)).tools if t.name == APPEND)
-    await house.kelpie.tools.detach(agent.id, tool.id)
-    assert len(await house.kelpie.histories.repair(agent.id)) == 1 and await pending(house, agent.id) is None
+    tool = next(t for t in (await house.kelpie.api().agents.get(agent.id)).tools if t.name == APPEND)
+    await house.kelpie.api().tools.detach(agent.id, tool.id)
+    assert len(await house.kelpie.api().histories.repair(agent.id)) == 1 and await pending(house, agent.id) is None
     await well_formed(house, agent.id)
 
 
@@ -502,10 +501,10 @@ async def test_an_agent_mends_itself_when_it_is_loaded(house):
     house.model.script = [says("", append()), says("done")]
     await house.say(agent.id, "go")
     result = next(row for row in await history(house, agent.id) if row.tool_returns)
-    await house.kelpie.dispatcher.release(agent.id)
+    await house.kelpie.runtime.dispatcher.release(agent.id)
     await house.kelpie.world.database.transact(
         lambda tx: tx.exec_driver_sql("DELETE FROM messages WHERE id = ?", (result.id,))
     )
     await house.say(agent.id, "and?")
     await well_formed(house, agent.id)
-    assert await house.kelpie.histories.repair(agent.id) == []
+    assert await house.kelpie.api().histories.repair(agent.id) == []

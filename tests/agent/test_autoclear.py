@@ -18,7 +18,7 @@ NOTE = ("archival_memory_insert", {"content": "x", "request_heartbeat": True})
 async def make(house, agent_type=AgentType.letta_v1_agent, **fields):
     fields.setdefault("message_buffer_autoclear", True)
     fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"),))
-    return (await house.kelpie.agents.create(NewAgent(agent_type=agent_type, **fields))).agent
+    return (await house.kelpie.api().agents.create(NewAgent(agent_type=agent_type, **fields))).agent
 
 
 def said(request):
@@ -26,8 +26,8 @@ def said(request):
 
 
 async def context(house, agent):
-    ids = (await house.kelpie.agents.get(agent.id)).message_ids
-    return [(await house.kelpie.histories.message(i)).role for i in ids]
+    ids = (await house.kelpie.api().agents.get(agent.id)).message_ids
+    return [(await house.kelpie.api().histories.message(i)).role for i in ids]
 
 
 async def test_a_turn_sees_itself_and_nothing_before_it(house):
@@ -41,7 +41,7 @@ async def test_a_turn_sees_itself_and_nothing_before_it(house):
     assert [role for role, _ in said(second)] == [Role.user, Role.assistant, Role.tool]
     assert said(third) == [(Role.user, "two")]
     assert "Likes tea" in third.system, "blocks are not part of what is cleared"
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["one", "two"], "the history keeps everything"
     await house.stop()
     await house.start()
@@ -82,14 +82,14 @@ async def test_the_setting_counts_from_the_turn_it_is_changed_in(house):
     house.model.hold = asyncio.Event()
     turn = await begin(house, agent.id, "two")
     await until(lambda: _asked(house, 2))
-    await house.kelpie.agents.update(agent.id, {"message_buffer_autoclear": True})
+    await house.kelpie.api().agents.update(agent.id, {"message_buffer_autoclear": True})
     house.model.hold.set()
     async for _ in turn.events():
         pass
     assert await context(house, agent) == [Role.system]
     await house.say(agent.id, "three")
     assert said(house.model.requests[-1]) == [(Role.user, "three")]
-    await house.kelpie.agents.update(agent.id, {"message_buffer_autoclear": False})
+    await house.kelpie.api().agents.update(agent.id, {"message_buffer_autoclear": False})
     await house.say(agent.id, "four")
     await house.say(agent.id, "five")
     users = [text for role, text in said(house.model.requests[-1]) if role is Role.user]
@@ -123,7 +123,7 @@ async def _asked(house, times):
 
 
 async def _all_over(house):
-    runs = await house.kelpie.runs.list(RunQuery())
+    runs = await house.kelpie.api().runs.page(RunQuery())
     return all(run.status is RunStatus.completed for run in runs)
 
 
@@ -168,7 +168,7 @@ async def test_when_the_last_commit_fails_nothing_of_it_is_done(house, monkeypat
     house.model.script = [says("two done")]
     await house.say(agent.id, "two")
     assert said(house.model.requests[-1]) == [(Role.user, "two")], "the turn was closed, and that cleared it"
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["one", "two"]
     assert "never committed" not in [m.text for m in history]
 

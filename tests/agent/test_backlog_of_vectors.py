@@ -40,7 +40,7 @@ async def said_by(house, count, words="agent {} speaks"):
 async def test_what_many_agents_said_is_embedded_in_one_go(house):
     agents = await said_by(house, 3)
     assert await lacking(house, agents)
-    work = EmbeddingBacklog(house.kelpie.world, house.kelpie.meaning)
+    work = EmbeddingBacklog(house.kelpie.world, house.kelpie.runtime.embeddings)
     assert await work.work()
     assert {f"question {n}" for n in range(3)} | {f"agent {n} speaks" for n in range(3)} <= set(house.model.embedded)
     assert await lacking(house, agents) == []
@@ -49,7 +49,7 @@ async def test_what_many_agents_said_is_embedded_in_one_go(house):
 async def test_long_texts_are_embedded_a_few_at_a_time_and_none_is_left_out(house, monkeypatch):
     monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
     agents = await said_by(house, 3, "agent {} speaks of the one and the other thing, and at length")
-    work, pieces = EmbeddingBacklog(house.kelpie.world, house.kelpie.meaning), 0
+    work, pieces = EmbeddingBacklog(house.kelpie.world, house.kelpie.runtime.embeddings), 0
     while await work.work():
         pieces += 1
     assert pieces >= 3
@@ -68,7 +68,7 @@ async def test_a_changed_model_reaches_the_last_of_long_texts(house, monkeypatch
 
     monkeypatch.setattr(house.model, "embeddings", both)
     for agent in agents:
-        await house.kelpie.agents.update(agent, {"embedding": OTHER})
+        await house.kelpie.api().agents.update(agent, {"embedding": OTHER})
     await house.embed_all()
     assert await lacking(house, agents, OTHER) == []
     assert await lacking(house, agents) != [], "the old vectors are gone"

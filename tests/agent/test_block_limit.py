@@ -30,16 +30,16 @@ async def small(tmp_path):
 
 @pytest.mark.parametrize("tool", sorted(MAKERS))
 async def test_a_block_that_an_agent_makes_has_the_limit_of_the_setting(small, tool):
-    view = await small.kelpie.agents.create(NewAgent(tools=(tool,)))
+    view = await small.kelpie.api().agents.create(NewAgent(tools=(tool,)))
     for text, held in ((TOO_LONG, []), (FITS, [(FITS, LIMIT)])):
         small.model.script = [says("", (tool, MAKERS[tool](text))), says("done")]
         answered = rows(await small.say(view.agent.id, "go"))[1].tool_returns[0]
         assert answered.ok is bool(held), answered.text
-        found = await small.kelpie.blocks.of_agent(view.agent.id)
+        found = await small.kelpie.api().blocks.of_agent(view.agent.id)
         assert [(block.value, block.limit) for block in found] == held, answered.text
 
 
 async def test_so_has_a_block_that_people_make(small):
-    view = await small.kelpie.agents.create(NewAgent(memory_blocks=(NewBlock("a", ""), NewBlock("b", "", 7))))
+    view = await small.kelpie.api().agents.create(NewAgent(memory_blocks=(NewBlock("a", ""), NewBlock("b", "", 7))))
     assert {block.label: block.limit for block in view.blocks} == {"a": LIMIT, "b": 7}
-    assert (await small.kelpie.blocks.create(NewBlock("c", ""))).limit == LIMIT
+    assert (await small.kelpie.api().blocks.create(NewBlock("c", ""))).limit == LIMIT

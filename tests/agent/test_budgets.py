@@ -28,7 +28,7 @@ async def priced(tmp_path):
 
 
 async def agent(house: House, budget: Budget | None, **fields):
-    return (await house.kelpie.agents.create(NewAgent(name="a", budget=budget, **fields))).agent.id
+    return (await house.kelpie.api().agents.create(NewAgent(name="a", budget=budget, **fields))).agent.id
 
 
 async def spent(house: House, agent_id) -> SpentAmount:
@@ -47,13 +47,13 @@ async def test_a_turn_is_refused_when_nothing_is_left_and_leaves_no_trace_in_the
     assert end.budget is not None and end.error is None
     assert (end.budget["usd"], end.budget["spent_usd"], end.budget["frees_at"]) == (0.00014, 0.00014, None)
     assert "raise kelpie_budget" in end.budget["message"]
-    run = await priced.kelpie.runs.get(end.run_id)
+    run = await priced.kelpie.api().runs.get(end.run_id)
     assert run.status is RunStatus.failed and run.metadata["kelpie_budget"]["period"] == "total"
     assert len(priced.model.requests) == asked
-    view = await priced.kelpie.agents.update(agent_id, {"budget": Budget(micros=1000)})
+    view = await priced.kelpie.api().agents.update(agent_id, {"budget": Budget(micros=1000)})
     assert view.agent.budget == Budget(micros=1000)
     assert ended(await priced.say(agent_id, "now?")).stop_reason is StopReason.end_turn
-    await priced.kelpie.agents.update(agent_id, {"budget": None})
+    await priced.kelpie.api().agents.update(agent_id, {"budget": None})
     assert ended(await priced.say(agent_id, "and now?")).stop_reason is StopReason.end_turn
 
 
@@ -79,17 +79,17 @@ async def test_a_restart_forgets_nothing(tmp_path):
 
 async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(priced: House):
     agent_id = await agent(priced, Budget(tokens=15))
-    doors = priced.kelpie.api(priced.kelpie.agents._caller)
+    doors = priced.kelpie.api()
     lanes = ["", *[(await doors.conversations.create(agent_id, NewConversation())).id for _ in range(2)]]
     priced.model.hold = asyncio.Event()
     said = (NewMessage(Role.user, (Text("hi"),)),)
-    turns = [await priced.kelpie.sending.send(agent_id, SendRequest(said, conversation=lane)) for lane in lanes]
+    turns = [await priced.kelpie.api().sending.send(agent_id, SendRequest(said, conversation=lane)) for lane in lanes]
     while len(priced.model.requests) < len(lanes):  # noqa: ASYNC110 - all three are in flight before any ends
         await asyncio.sleep(0.01)
     priced.model.hold.set()
     ends = [[event async for event in turn.events()][-1] for turn in turns]
     assert all(isinstance(end, TurnEnded) and end.stop_reason is StopReason.end_turn for end in ends)
-    again = [await priced.kelpie.sending.send(agent_id, SendRequest(said, conversation=lane)) for lane in lanes]
+    again = [await priced.kelpie.api().sending.send(agent_id, SendRequest(said, conversation=lane)) for lane in lanes]
     ends = [[event async for event in turn.events()][-1] for turn in again]
     assert all(end.stop_reason is StopReason.insufficient_credits for end in ends)
     assert await spent(priced, agent_id) == SpentAmount(3 * 70, 45, 3)
@@ -100,7 +100,7 @@ async def test_money_needs_a_price(house: House):
         await agent(house, Budget(micros=1))
     agent_id = await agent(house, Budget(tokens=1000))
     with pytest.raises(InvalidInput, match=r"kelpie_budget\.usd"):
-        await house.kelpie.agents.update(agent_id, {"budget": Budget(micros=1)})
+        await house.kelpie.api().agents.update(agent_id, {"budget": Budget(micros=1)})
     await house.say(agent_id, "hi")
     assert await spent(house, agent_id) == SpentAmount(0, 15, 1, unpriced_calls=1)
 

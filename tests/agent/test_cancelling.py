@@ -54,29 +54,31 @@ class Shop(House):
         return Outcome("done")
 
     async def agent(self):
-        made = await self.kelpie.agents.create(
+        made = await self.kelpie.api().agents.create(
             NewAgent(tools=("outside",), memory_blocks=(NewBlock("human", ""),), timezone="UTC")
         )
         return made.agent.id
 
     async def send(self, agent_id, text="go", **options):
-        return await self.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options))
+        return await self.kelpie.api().sending.send(
+            agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
+        )
 
     async def cancel(self, agent_id, run_ids=None):
         async with asyncio.timeout(WAIT_S):
-            return await self.kelpie.api(self.kelpie.agents._caller).cancelling.of_agent(agent_id, run_ids)
+            return await self.kelpie.api().cancellations.of_agent(agent_id, run_ids)
 
     async def run(self, run_id):
-        return await self.kelpie.runs.get(RunId(run_id))
+        return await self.kelpie.api().runs.get(RunId(run_id))
 
     async def history(self, agent_id):
-        return (await self.kelpie.histories.messages(agent_id, MessageQuery()))[1:]
+        return (await self.kelpie.api().histories.messages(agent_id, MessageQuery()))[1:]
 
 
 @pytest.fixture
 async def shop(tmp_path):
     made = await Shop(tmp_path / "kelpie.db").start()
-    await made.kelpie.tools.create(NewTool(SOURCE))
+    await made.kelpie.api().tools.create(NewTool(SOURCE))
     yield made
     await made.stop()
 
@@ -121,7 +123,7 @@ async def test_during_the_first_model_call_nothing_enters_the_history(shop):
     assert (end.stop_reason, end.error, end.step_count) == (StopReason.cancelled, None, 0)
     run = await shop.run(turn.run_id)
     assert (run.status, run.stop_reason) == (RunStatus.cancelled, StopReason.cancelled) and run.completed_at
-    [step] = await shop.kelpie.runs.steps(StepQuery(run_id=run.id))
+    [step] = await shop.kelpie.api().runs.steps(StepQuery(run_id=run.id))
     assert step.status is StepStatus.cancelled
     assert await shop.history(agent_id) == []
     await answers(shop, agent_id)
@@ -201,7 +203,7 @@ async def test_all_of_an_agent_at_once(shop):
     assert await shop.cancel(agent_id) == {turn.run_id: "cancelled" for turn in turns}
     for turn in turns:
         assert ended(await heard(turn)).stop_reason is StopReason.cancelled
-    found = await shop.kelpie.runs.list(RunQuery())
+    found = await shop.kelpie.api().runs.page(RunQuery())
     assert {run.id: run.status for run in found} == {turn.run_id: RunStatus.cancelled for turn in turns}
     assert len(shop.model.requests) == 1 and await shop.history(agent_id) == []
     await answers(shop, agent_id)
@@ -212,7 +214,7 @@ async def test_a_turn_that_a_crash_left_behind_is_ended_where_it_lies(shop):
     shop.model.script = [call("a", "hold")]
     turn = await shop.send(agent_id)
     await asyncio.wait_for(shop.holding.wait(), WAIT_S)
-    shop.kelpie.underway._works.clear()  # as if another process had died in the middle of it
+    shop.kelpie.runtime.active_turns._works.clear()  # as if another process had died in the middle of it
     assert await shop.cancel(agent_id) == {turn.run_id: "cancelled"}
     results = [r for m in await shop.history(agent_id) for r in m.tool_returns]
     assert [(r.call_id, r.ok) for r in results] == [("call_0", True), ("call_1", False)]
@@ -265,7 +267,7 @@ async def test_a_disk_that_fails_is_told_and_the_next_try_ends_it(shop, monkeypa
     await asked(shop)
 
     async def is_stored():
-        return await shop.kelpie.runs.list(RunQuery(run_id=turn.run_id)) != []
+        return await shop.kelpie.api().runs.page(RunQuery(run_id=turn.run_id)) != []
 
     await until(is_stored)
     add = journal_keys.add
@@ -364,11 +366,11 @@ async def test_a_server_that_stops_goes_before_the_wish(first):
 async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop, how):
     agent_id = await shop.agent()
     rules = (ToolRule("requires_approval", "outside"),)
-    await shop.kelpie.agents.update(agent_id, {"tool_rules": rules})
+    await shop.kelpie.api().agents.update(agent_id, {"tool_rules": rules})
     shop.model.script = [call("a", "b")]
     asker = ended(await shop.say(agent_id, "go"))
     assert asker.stop_reason is StopReason.requires_approval
-    door = shop.kelpie.api(shop.kelpie.agents._caller).cancelling
+    door = shop.kelpie.api().cancellations
     if how == "conversation":
         told = await door.of_default(agent_id)
     else:
@@ -377,8 +379,8 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
     results = [r for m in await shop.history(agent_id) for r in m.tool_returns]
     assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", False)]
     assert all("user cancelled" in r.text for r in results)
-    assert (await shop.kelpie.agents.get(agent_id)).pending_approval is None
-    turn = await shop.kelpie.sending.send(agent_id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
+    assert (await shop.kelpie.api().agents.get(agent_id)).pending_approval is None
+    turn = await shop.kelpie.api().sending.send(agent_id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
     assert isinstance(ended(await heard(turn)).error, InvalidInput), "nothing waits any more"
     with pytest.raises(Conflict, match="No active runs to cancel"):
         await door.of_default(agent_id)
@@ -388,31 +390,31 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_call_that_was_allowed_and_is_running_gets_its_result(shop, live):
     agent_id = await shop.agent()
-    await shop.kelpie.agents.update(agent_id, {"tool_rules": (ToolRule("requires_approval", "outside"),)})
+    await shop.kelpie.api().agents.update(agent_id, {"tool_rules": (ToolRule("requires_approval", "outside"),)})
     shop.model.script = [call("a", "hold")]
     await shop.say(agent_id, "go")
     allowed = (ApprovalDecision("call_0", True), ApprovalDecision("call_1", True))
-    turn = await shop.kelpie.sending.send(agent_id, SendRequest((), answers=allowed))
+    turn = await shop.kelpie.api().sending.send(agent_id, SendRequest((), answers=allowed))
     await asyncio.wait_for(shop.holding.wait(), WAIT_S)
     if not live:
-        shop.kelpie.underway._works.clear()
+        shop.kelpie.runtime.active_turns._works.clear()
     assert await shop.cancel(agent_id) == {turn.run_id: "cancelled"}
     shop.let_go.set()
     assert ended(await heard(turn)).stop_reason is StopReason.cancelled
     results = [r for m in await shop.history(agent_id) for r in m.tool_returns]
     assert [(r.call_id, r.ok) for r in results] == [("call_0", True), ("call_1", False)]
-    await shop.kelpie.agents.update(agent_id, {"tool_rules": ()})
+    await shop.kelpie.api().agents.update(agent_id, {"tool_rules": ()})
     await answers(shop, agent_id)
 
 
 async def in_background(shop, agent_id, text):
     send = SendRequest((NewMessage(Role.user, (Text(text),)),))
-    return (await shop.kelpie.api(shop.kelpie.agents._caller).streams.accept(agent_id, send)).id
+    return (await shop.kelpie.api().background_runs.accept(agent_id, send)).id
 
 
 async def followed(shop, run_id):
     async with asyncio.timeout(WAIT_S):
-        return [event async for event in shop.kelpie.api(shop.kelpie.agents._caller).streams.follow(run_id)]
+        return [event async for event in shop.kelpie.api().background_runs.follow(run_id)]
 
 
 async def test_background_runs_end_in_order_whether_they_wait_or_run(shop):

@@ -10,8 +10,7 @@ from kelpie.agent.compaction.on_request import RUN_TYPE
 from kelpie.agent.events.turn_events import Compacting
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
 from kelpie.agent.prompt.wellformed_history import weight
-from kelpie.agent.turn.loop import TurnLoop
-from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.agent.turn.loop import Turn
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import MessageQuery, Role, Usage
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
@@ -73,12 +72,12 @@ async def house(tmp_path):
 
 async def make(house, window=WINDOW, **fields):
     new = NewAgent(include_base_tools=False, context_window_limit=window, system="Be brief.", **fields)
-    return (await house.kelpie.agents.create(new)).agent
+    return (await house.kelpie.api().agents.create(new)).agent
 
 
 async def context(house, agent):
-    view = await house.kelpie.agents.get(agent.id)
-    found = {m.id: m for m in await house.kelpie.histories.messages(agent.id, MessageQuery(limit=None))}
+    view = await house.kelpie.api().agents.get(agent.id)
+    found = {m.id: m for m in await house.kelpie.api().histories.messages(agent.id, MessageQuery(limit=None))}
     return [found[i] for i in view.message_ids]
 
 
@@ -98,7 +97,7 @@ async def test_what_a_summary_takes_is_a_step_that_the_budget_counts(house):
     await fill(house, agent, 7)
     asked = len(house.model.summing)
     assert asked == 1
-    recorded = await house.kelpie.runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
+    recorded = await house.kelpie.api().runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
     assert [step.usage.total_tokens for step in recorded].count(707) == 1
     assert {step.model_handle for step in recorded} == {agent.model.handle}
     spent = await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
@@ -129,14 +128,14 @@ async def test_a_full_context_is_compacted_after_the_step(house):
     house.model.script = [says("fine")]
     events = await house.say(agent.id, "and now?")
     assert "Facts 0 and 1." in shown(house.model.requests[-1])[0].text and rows(events)[-1].text == "fine"
-    everything = await house.kelpie.histories.messages(agent.id, MessageQuery(limit=None))
+    everything = await house.kelpie.api().histories.messages(agent.id, MessageQuery(limit=None))
     assert sum(m.text.startswith("fact ") for m in everything) == 7, "the history keeps everything"
 
 
 async def test_room_is_made_before_the_first_step(house):
     agent = await make(house)
     await fill(house, agent, 5)
-    await house.kelpie.agents.update(agent.id, {"context_window_limit": 2_000})
+    await house.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
     house.model.summaries, house.model.script = ["They told five facts."], [says("I know.")]
     events = await house.say(agent.id, "what do you know?")
     assert [e.trigger for e in events if isinstance(e, Compacting)] == ["context_window_exceeded"]
@@ -190,7 +189,7 @@ async def test_a_long_turn_keeps_its_question_and_every_call_its_result(house):
 async def test_without_a_usable_summary_the_turn_is_answered_all_the_same(house, failures):
     agent = await make(house)
     await fill(house, agent, 6)
-    await house.kelpie.agents.update(agent.id, {"context_window_limit": 2_000})
+    await house.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
     house.model.summaries, house.model.script = list(failures), [says("still here")]
     events = await house.say(agent.id, "are you there?")
     assert rows(events)[-1].text == "still here"
@@ -279,12 +278,12 @@ async def test_pieces_that_are_refused_are_halved(house):
 
 async def test_instructions_that_alone_are_too_long_are_told_as_such(house):
     agent = await make(house, window=1_000)
-    await house.kelpie.agents.update(agent.id, {"system": "z" * 20_000})
+    await house.kelpie.api().agents.update(agent.id, {"system": "z" * 20_000})
     house.model.requests.clear()
     events = await house.say(agent.id, "hi")
     assert ended(events).stop_reason is StopReason.context_window_overflow_in_system_prompt
     assert "context window" in str(ended(events).error) and not house.model.requests
-    await house.kelpie.agents.update(agent.id, {"system": "short"})
+    await house.kelpie.api().agents.update(agent.id, {"system": "short"})
     assert ended(await house.say(agent.id, "hi")).stop_reason is StopReason.end_turn
 
 
@@ -301,7 +300,7 @@ async def test_a_history_that_is_emptied_while_it_is_summed_up_stays_empty(house
     await fill(house, agent, 6)
 
     async def empty():
-        await house.kelpie.histories.reset(agent.id, False)
+        await house.kelpie.api().histories.reset(agent.id, False)
 
     class Resetting(CountingModel):
         async def stream(self, request):
@@ -336,7 +335,7 @@ async def test_a_turn_after_a_restart_sees_the_summary(house):
 
 
 async def compact(house, agent, **given) -> CompactionResult:
-    return await house.kelpie.api(DEFAULT_CALLER).windows.compact(agent.id, given or None)
+    return await house.kelpie.api().context_windows.compact(agent.id, given or None)
 
 
 async def test_a_context_is_compacted_on_request(house):
@@ -366,14 +365,14 @@ async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_bud
     assert done.step is not None and done.step.usage.total_tokens > 0
     after = await spent(house, agent)
     assert (after.tokens - before.tokens, after.calls - before.calls) == (done.step.usage.total_tokens, 1)
-    (run,) = [run for run in await house.kelpie.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    (run,) = [run for run in await house.kelpie.api().runs.page(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
     assert (run.status, run.usage, run.step_count) == (RunStatus.completed, done.step.usage, 1)
-    await house.kelpie.agents.update(agent.id, {"budget": Budget(tokens=after.tokens)})
+    await house.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens)})
     summed_up = len(house.model.summing)
     with pytest.raises(CallerError, match="budget is used up"):
         await compact(house, agent, mode="all")
     assert len(house.model.summing) == summed_up
-    await house.kelpie.agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
+    await house.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
     assert (await compact(house, agent, mode="all")).after == 2
     assert ended(await house.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
 
@@ -400,8 +399,8 @@ async def test_on_request_a_summariser_that_fails_is_told_and_nothing_changes(ho
     assert await context(house, agent) == before
 
 
-def live_turns() -> list[TurnLoop]:
-    return [each for each in gc.get_objects() if isinstance(each, TurnLoop)]
+def live_turns() -> list[Turn]:
+    return [each for each in gc.get_objects() if isinstance(each, Turn)]
 
 
 async def test_a_turn_that_had_to_make_room_leaves_no_ring_behind(house):

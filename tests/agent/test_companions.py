@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from kelpie.agent.events.turn_events import TurnEnded
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import AgentType, NewAgent
 from kelpie.core.agents.groups import GroupQuery, ManagerType, NewGroup
 from kelpie.core.conversations.agent_chain import HOPS_MAX, AgentChain
@@ -28,12 +27,12 @@ async def house(tmp_path):
 
 
 def groups(house):
-    return house.kelpie.api(DEFAULT_CALLER).groups
+    return house.kelpie.api().groups
 
 
 async def sleepy(house, every=None, **fields):
     fields = {"name": "Sleepy", "memory_blocks": BLOCKS, "enable_sleeptime": True, **fields}
-    view = await house.kelpie.agents.create(NewAgent(**fields))
+    view = await house.kelpie.api().agents.create(NewAgent(**fields))
     group = view.managed_group
     if every is not None:
         await groups(house).update(group.id, {"manager": {"sleeptime_agent_frequency": every}})
@@ -41,7 +40,7 @@ async def sleepy(house, every=None, **fields):
 
 
 async def runs_of(house, agent_id):
-    return (await house.kelpie.runs.list(RunQuery(agent_ids=(agent_id,))))[::-1]
+    return (await house.kelpie.api().runs.page(RunQuery(agent_ids=(agent_id,))))[::-1]
 
 
 async def settled(house, agent_id, count):
@@ -61,7 +60,7 @@ def ended(events) -> TurnEnded:
 
 async def test_a_companion_is_made_with_its_agent(house):
     main, aide, group_id = await sleepy(house)
-    view, companion = await house.kelpie.agents.get(main), await house.kelpie.agents.get(aide)
+    view, companion = await house.kelpie.api().agents.get(main), await house.kelpie.api().agents.get(aide)
     assert sorted(t.name for t in view.tools) == ["archival_memory_search", "conversation_search", "send_message"]
     rules = {(r.type, r.tool_name) for r in view.agent.tool_rules}
     assert ("exit_loop", "send_message") in rules and ("continue_loop", "conversation_search") in rules
@@ -73,62 +72,65 @@ async def test_a_companion_is_made_with_its_agent(house):
     assert group.manager.type is ManagerType.sleeptime and group.manager.agent_id == main
     assert (group.manager.sleeptime_agent_frequency, group.turns_counter) == (5, -1)
     assert view.managed_group == group
-    (system,) = await house.kelpie.histories.messages(aide, MessageQuery())
+    (system,) = await house.kelpie.api().histories.messages(aide, MessageQuery())
     assert system.role is Role.system and "memory_persona" in system.text and "Name: Bob" in system.text
 
 
 async def test_one_that_speaks_by_voice_has_its_own_kind(house):
     main, aide, group_id = await sleepy(house, agent_type=AgentType.voice_convo_agent)
-    assert (await house.kelpie.agents.get(aide)).agent.agent_type is AgentType.voice_sleeptime_agent
+    assert (await house.kelpie.api().agents.get(aide)).agent.agent_type is AgentType.voice_sleeptime_agent
     manager = (await groups(house).get(group_id)).manager
     assert manager.type is ManagerType.voice_sleeptime
     assert (manager.max_message_buffer_length, manager.min_message_buffer_length) == (30, 15)
-    assert sorted(t.name for t in (await house.kelpie.agents.get(main)).tools) == ["search_memory", "send_message"]
+    assert sorted(t.name for t in (await house.kelpie.api().agents.get(main)).tools) == [
+        "search_memory",
+        "send_message",
+    ]
 
 
 async def test_switching_it_on_later_makes_one_and_only_one(house):
-    made = await house.kelpie.agents.create(NewAgent(name="Later", memory_blocks=BLOCKS))
+    made = await house.kelpie.api().agents.create(NewAgent(name="Later", memory_blocks=BLOCKS))
     tools = [t.name for t in made.tools]
-    view = await house.kelpie.agents.update(made.agent.id, {"enable_sleeptime": True})
+    view = await house.kelpie.api().agents.update(made.agent.id, {"enable_sleeptime": True})
     assert view.managed_group is not None and [t.name for t in view.tools] == tools
-    off = await house.kelpie.agents.update(made.agent.id, {"enable_sleeptime": False})
+    off = await house.kelpie.api().agents.update(made.agent.id, {"enable_sleeptime": False})
     assert off.agent.enable_sleeptime is False and off.managed_group == view.managed_group
-    again = await house.kelpie.agents.update(made.agent.id, {"enable_sleeptime": True})
+    again = await house.kelpie.api().agents.update(made.agent.id, {"enable_sleeptime": True})
     assert again.managed_group == view.managed_group
-    assert await house.kelpie.agents.count() == 2
+    assert await house.kelpie.api().agents.count() == 2
 
 
 async def test_it_goes_with_its_agent_but_not_when_it_has_other_work(house):
     main, aide, group_id = await sleepy(house)
-    await house.kelpie.agents.delete(main)
+    await house.kelpie.api().agents.delete(main)
     with pytest.raises(NotFound):
-        await house.kelpie.agents.get(aide)
+        await house.kelpie.api().agents.get(aide)
     with pytest.raises(NotFound):
         await groups(house).get(group_id)
     main, aide, _ = await sleepy(house)
-    other = (await house.kelpie.agents.create(NewAgent(name="Other"))).agent.id
+    other = (await house.kelpie.api().agents.create(NewAgent(name="Other"))).agent.id
     second = await groups(house).create(NewGroup((aide, other), "also"))
-    await house.kelpie.agents.delete(main)
-    assert (await house.kelpie.agents.get(aide)).agent.id == aide
-    assert [g.id for g in await groups(house).list(GroupQuery())] == [second.id]
+    await house.kelpie.api().agents.delete(main)
+    assert (await house.kelpie.api().agents.get(aide)).agent.id == aide
+    assert [g.id for g in await groups(house).page(GroupQuery())] == [second.id]
 
 
 async def test_a_block_that_comes_later_is_shared_too(house):
     main, aide, _ = await sleepy(house)
-    doors = house.kelpie.api(DEFAULT_CALLER)
+    doors = house.kelpie.api()
     block = await doors.blocks.create(NewBlock("project", "Build it"))
     await doors.blocks.attach(main, block.id)
-    assert block.id in [b.id for b in (await house.kelpie.agents.get(aide)).blocks]
+    assert block.id in [b.id for b in (await house.kelpie.api().agents.get(aide)).blocks]
     clash = await doors.blocks.create(NewBlock("memory_persona", "mine"))
     await doors.blocks.attach(main, clash.id)
-    assert clash.id not in [b.id for b in (await house.kelpie.agents.get(aide)).blocks]
+    assert clash.id not in [b.id for b in (await house.kelpie.api().agents.get(aide)).blocks]
 
 
 async def test_a_companion_that_was_deleted_is_replaced_when_asked_for(house):
     main, aide, group_id = await sleepy(house)
-    await house.kelpie.agents.delete(aide)
+    await house.kelpie.api().agents.delete(aide)
     assert ended(await house.say(main, "hello")).run_ids == ()
-    view = await house.kelpie.agents.update(main, {"enable_sleeptime": True})
+    view = await house.kelpie.api().agents.update(main, {"enable_sleeptime": True})
     assert view.managed_group.id == group_id and len(view.managed_group.agent_ids) == 1
 
 
@@ -142,14 +144,14 @@ async def test_turns_are_counted_and_every_nth_gives_it_work(house):
     assert [run.id for run in found] == [ends[0].run_ids[0], ends[2].run_ids[0]]
     assert {run.metadata["run_type"] for run in found} == {"sleeptime_agent_send_message_async"}
     assert all(run.status is RunStatus.completed for run in found)
-    said = [m.text for m in await house.kelpie.histories.messages(aide, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await house.kelpie.api().histories.messages(aide, MessageQuery()) if m.role is Role.user]
     assert [text.partition("\n\n")[2] for text in said] == [
         "user: turn 0\nassistant: m0",
         "user: turn 1\nassistant: m1\nuser: turn 2\nassistant: m2",
     ]
     assert main in said[0]
     group = await groups(house).get(group_id)
-    rows = await house.kelpie.histories.messages(main, MessageQuery())
+    rows = await house.kelpie.api().histories.messages(main, MessageQuery())
     third = next(i for i, row in enumerate(rows) if row.text == "turn 3")
     assert (group.turns_counter, group.last_processed_message_id) == (1, rows[third - 1].id)
     inputs = [row.text for row in await groups(house).messages(group_id, MessageQuery())]
@@ -169,12 +171,12 @@ async def test_what_it_writes_is_in_its_agents_next_prompt(house):
 
 async def test_nothing_follows_when_it_is_switched_off_or_the_companion_stopped(house):
     main, aide, _ = await sleepy(house, every=1)
-    await house.kelpie.agents.update(main, {"enable_sleeptime": False})
+    await house.kelpie.api().agents.update(main, {"enable_sleeptime": False})
     assert ended(await house.say(main, "hello")).run_ids == ()
-    await house.kelpie.agents.update(main, {"enable_sleeptime": True})
-    await house.kelpie.agents.stop(aide)
+    await house.kelpie.api().agents.update(main, {"enable_sleeptime": True})
+    await house.kelpie.api().agents.stop(aide)
     assert ended(await house.say(main, "hello")).run_ids == ()
-    await house.kelpie.agents.start(aide)
+    await house.kelpie.api().agents.start(aide)
     house.script(aide, FINISH)
     (run_id,) = ended(await house.say(main, "now")).run_ids
     (run,) = await settled(house, aide, 1)
@@ -203,9 +205,9 @@ async def test_what_a_voice_loses_sight_of_is_given_to_its_companion(house):
     ends = [ended(await house.say(main, f"turn {i}")) for i in range(2)]
     assert [len(end.run_ids) for end in ends] == [0, 1]  # the greeting it began with counts as well
     await settled(house, aide, 1)
-    said = [m.text for m in await house.kelpie.histories.messages(aide, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await house.kelpie.api().histories.messages(aide, MessageQuery()) if m.role is Role.user]
     assert "(0) assistant: " in said[0]
     await house.say(main, "turn 2")
     shown = [r for r in house.model.requests if r.user == main][-1].messages
     assert "turn 2" in shown[-1].message.text and len(shown) <= 7
-    assert len(await house.kelpie.histories.messages(main, MessageQuery())) == 1 + 3 + 9
+    assert len(await house.kelpie.api().histories.messages(main, MessageQuery())) == 1 + 3 + 9

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kelpie.api import Api
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Damaged
@@ -37,12 +36,12 @@ async def damaged(house: House, rot: str) -> tuple[Api, AgentId, BlockId]:
     """An agent with one block, after the disk changed it and the server was started again."""
     tools = ("core_memory_append", "memory_rethink")
     made = NewAgent(memory_blocks=(NewBlock("human", SECRET),), tools=tools, include_base_tools=False)
-    agent_id = (await house.kelpie.agents.create(made)).agent.id
-    block = await house.kelpie.blocks.of_agent_by_label(agent_id, "human")
+    agent_id = (await house.kelpie.api().agents.create(made)).agent.id
+    block = await house.kelpie.api().blocks.of_agent_by_label(agent_id, "human")
     await house.stop()
     spoil(house, rot)
     await house.start()
-    return house.kelpie.api(DEFAULT_CALLER), agent_id, block.id
+    return house.kelpie.api(), agent_id, block.id
 
 
 def spoil(house: House, rot: str) -> None:
@@ -71,7 +70,7 @@ async def test_a_damaged_block_is_never_told_as_truth(house: House, rot: str) ->
         await doors.blocks.update(block_id, {"description": "d"})
     with pytest.raises(Damaged):
         await doors.checkpoints.take(agent_id)
-    assert [block.value for block in await doors.blocks.list(BlockQuery())] == [LOST]
+    assert [block.value for block in await doors.blocks.page(BlockQuery())] == [LOST]
 
 
 @pytest.mark.parametrize("rot", ROT.values(), ids=ROT.keys())
@@ -94,7 +93,7 @@ async def test_a_damaged_version_hides_no_other(house: House) -> None:
         await doors.blocks.update(block_id, {"value": value})
     spoil(house, "UPDATE block_history SET value = 'one' WHERE version = 1")
     spoil(house, "UPDATE block_history SET author = 'nobody', fields = '{' WHERE version = 2")
-    listed = await doors.block_history.list(block_id, None, 50)
+    listed = await doors.block_history.page(block_id, None, 50)
     assert [(each.version, each.lost) for each in listed] == [(3, False), (2, True), (1, False)]
     assert (await doors.block_history.get(block_id, 3)).value == "three"
     for version in (1, 2):

@@ -13,7 +13,7 @@ from tests.agent.test_recovery import until
 
 
 def expiry(house):
-    return ApprovalExpiry(house.kelpie.world, house.kelpie.backlog, house.kelpie.agents.forgotten, 60, 50)
+    return ApprovalExpiry(house.kelpie.world, house.kelpie.runtime.live_agents, 60, 50)
 
 
 async def make_old(house, agent_id, at=2):
@@ -26,11 +26,11 @@ async def test_what_nobody_answers_is_denied_in_time_and_the_turn_goes_on(tmp_pa
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    await expiry(house).sweep()
+    await expiry(house).deny_expired()
     assert await pending(house, agent.id) is not None, "not yet"
     house.model.script = [says("then not")]
     await make_old(house, agent.id)
-    await expiry(house).sweep()
+    await expiry(house).deny_expired()
     await until(lambda: _settled(house, agent.id))
     said = await history(house, agent.id)
     assert said[-1].text == "then not" and "not answered within 60 seconds" in said[-2].tool_returns[0].text
@@ -49,7 +49,7 @@ async def test_a_denial_that_came_to_nothing_ends_the_wait_for_the_live_agent_to
     await house.kelpie.world.database.transact(
         lambda tx: runs.open_run(tx, denial, agent.organization_id, given, NOBODY)
     )
-    await expiry(house).sweep()
+    await expiry(house).deny_expired()
     assert await pending(house, agent.id) is None
     house.model.script = [says("well")]
     assert rows(await house.say(agent.id, "how are you?"))[-1].text == "well"
@@ -64,10 +64,10 @@ async def test_what_waits_for_stopped_agents_keeps_nobody_from_being_denied(hous
         await house.say(agent.id, "go")
     await make_old(house, stopped.id, 1)
     await make_old(house, other.id)
-    await house.kelpie.agents.stop(stopped.id)
+    await house.kelpie.api().agents.stop(stopped.id)
     house.model.script = [says("then not")]
     for _ in range(2):
-        await expiry(house).sweep()
+        await expiry(house).deny_expired()
     await until(lambda: _settled(house, other.id))
     assert await pending(house, stopped.id) is not None and await pending(house, other.id) is None
 

@@ -11,7 +11,6 @@ from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.agent.facts import extractor, model_answer
 from kelpie.agent.facts.fact_commit import RUN_TYPE
 from kelpie.agent.facts.model_prompt import FORM
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.runs import RunQuery, StopReason
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
@@ -80,7 +79,7 @@ def heard(house: House) -> Listener:
 
 
 async def agent(house: House, facts: FactSettings | None = ON, **fields: Any) -> AgentId:
-    return (await house.kelpie.agents.create(NewAgent(name="a", facts=facts, **fields))).agent.id
+    return (await house.kelpie.api().agents.create(NewAgent(name="a", facts=facts, **fields))).agent.id
 
 
 async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
@@ -103,7 +102,7 @@ async def looked(house: House, agent_id: AgentId, times: int) -> None:
 
 
 def door(house: House) -> Facts:
-    return house.kelpie.api(DEFAULT_CALLER).facts
+    return house.kelpie.api().facts
 
 
 async def all_facts(house: House, agent_id: AgentId):
@@ -148,7 +147,7 @@ async def test_one_that_has_it_off_is_never_looked_at(ears: House):
 async def test_switching_it_on_looks_at_what_is_said_from_then_on(ears: House):
     agent_id = await agent(ears, None)
     await ears.say(agent_id, "before")
-    await ears.kelpie.agents.update(agent_id, {"facts": FactSettings(every_turns=2)})
+    await ears.kelpie.api().agents.update(agent_id, {"facts": FactSettings(every_turns=2)})
     await ears.say(agent_id, "one")
     assert not await ears.kelpie.world.database.read(lambda tx: fact_progress.due(tx, 2**60, 10))
     await ears.say(agent_id, "two")
@@ -156,8 +155,8 @@ async def test_switching_it_on_looks_at_what_is_said_from_then_on(ears: House):
     [question] = heard(ears).questions
     text = question.messages[0].message.text
     assert "before" not in text and "user: one" in text and "user: two" in text
-    await ears.kelpie.agents.update(agent_id, {"facts": None})
-    assert (await ears.kelpie.agents.get(agent_id)).agent.facts is None and await state(ears, agent_id) is None
+    await ears.kelpie.api().agents.update(agent_id, {"facts": None})
+    assert (await ears.kelpie.api().agents.get(agent_id)).agent.facts is None and await state(ears, agent_id) is None
 
 
 async def test_a_model_that_is_not_there_is_refused(ears: House):
@@ -214,8 +213,8 @@ async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: House):
     await told(ears, agent_id, "I live in Berlin.", "no JSON", ModelError(ModelFault.server, "down"))
     now = await state(ears, agent_id)
     assert now is not None and (now.skipped, now.failures) == (1, 0)
-    doors = ears.kelpie.api(DEFAULT_CALLER)
-    (run,) = [run for run in await doors.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    doors = ears.kelpie.api()
+    (run,) = [run for run in await doors.runs.page(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
     assert run.usage.total_tokens > 0
 
 
@@ -234,7 +233,7 @@ async def test_a_model_that_hangs_keeps_nobody_waiting(ears: House):
 async def test_what_it_costs_counts_and_a_budget_that_is_used_up_stops_it(ears: House):
     agent_id = await agent(ears, budget=Budget(tokens=40))
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
-    listed = await ears.kelpie.runs.list(RunQuery(agent_ids=(agent_id,)))
+    listed = await ears.kelpie.api().runs.page(RunQuery(agent_ids=(agent_id,)))
     [run] = [run for run in listed if run.metadata.get("run_type") == RUN_TYPE]
     assert (run.usage.total_tokens, run.step_count, run.status) == (15, 1, "completed")
     assert ended(await ears.say(agent_id, "I moved to Oslo.")).stop_reason is StopReason.end_turn  # 45 of 40 are spent
@@ -263,7 +262,7 @@ async def test_a_paused_agent_learns_nothing_until_it_is_awake(ears: House):
     assert await until(hindered) == "The agent is paused."
     assert not heard(ears).questions
     await database.transact(lambda tx: agents.pause(tx, agent_id, now - 10, now - 1))
-    await ears.kelpie.agents.update(agent_id, {"facts": ON})  # and looks at once
+    await ears.kelpie.api().agents.update(agent_id, {"facts": ON})  # and looks at once
     heard(ears).answers.append(found(fact("Berlin")))
     await ears.say(agent_id, "Good morning.")
     await looked(ears, agent_id, 1)
@@ -286,7 +285,7 @@ async def test_it_goes_on_where_it_was_after_a_restart(ears: House):
 async def test_an_emptied_history_begins_anew_and_the_facts_stay(ears: House):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
-    await ears.kelpie.api(DEFAULT_CALLER).histories.reset(agent_id, add_default_initial=True)
+    await ears.kelpie.api().histories.reset(agent_id, add_default_initial=True)
     await told(ears, agent_id, "I moved to Oslo.", found(fact("Oslo")))
     assert sorted(each.value for each in await all_facts(ears, agent_id)) == ["Berlin", "Oslo"]
 
@@ -339,7 +338,7 @@ async def test_nothing_is_left_of_a_deleted_agent(ears: House):
     await told(
         ears, agent_id, "I live in Berlin.", found(fact("Berlin"), entities=[{"name": "Berlin", "kind": "city"}])
     )
-    await ears.kelpie.agents.delete(agent_id)
+    await ears.kelpie.api().agents.delete(agent_id)
 
     def left(tx: Any) -> int:
         tables = ("facts", "fact_sources", "entities", "fact_states")

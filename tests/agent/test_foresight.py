@@ -7,7 +7,6 @@ import pytest
 
 from kelpie.agent.tool_calls import execution as call_execution
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import ToolRule
 from kelpie.core.conversations.messages import ApprovalDecision, MessageQuery, NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
@@ -61,7 +60,7 @@ async def test_what_is_stored_is_found_by_meaning_at_once(house):
 
 async def test_pages_are_of_one_ranking(house):
     agent = await house.agent(SEARCH)
-    archives = house.kelpie.api(DEFAULT_CALLER).archives
+    archives = house.kelpie.api().archives
     for number in range(30):
         await archives.remember(agent, NewPassage(f"cat number {number}"))
     seen = []
@@ -89,9 +88,9 @@ async def test_what_is_said_with_the_search_is_not_found_by_it(house):
     agent = await house.agent(RECALL, tool_rules=(ToolRule("requires_approval", RECALL),))
     house.model.script = [says("I look for zebras", (RECALL, {"query": "zebras"})), says("none")]
     await house.say(agent, "what about zebras?")  # stored before the call is answered
-    (row,) = [m for m in await house.kelpie.histories.messages(agent, MessageQuery()) if m.tool_calls]
+    (row,) = [m for m in await house.kelpie.api().histories.messages(agent, MessageQuery()) if m.tool_calls]
     answer = SendRequest((), answers=(ApprovalDecision(row.tool_calls[0].id, True),))
-    events = [event async for event in (await house.kelpie.sending.send(agent, answer)).events()]
+    events = [event async for event in (await house.kelpie.api().sending.send(agent, answer)).events()]
     assert read(results(events)[0])["results"] == []
 
 
@@ -139,7 +138,7 @@ async def _held(house, agent, *called):
     """A turn whose call waits for a vector."""
     house.model.script = [says("", *called)]
     house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.sending.send(agent, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await house.kelpie.api().sending.send(agent, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(WAIT_S):
         await house.model.asked.wait()
     return turn
@@ -147,7 +146,7 @@ async def _held(house, agent, *called):
 
 async def _cancelled(house, agent):
     async with asyncio.timeout(WAIT_S):
-        await house.kelpie.api(DEFAULT_CALLER).cancelling.of_agent(agent, None)
+        await house.kelpie.api().cancellations.of_agent(agent, None)
 
 
 async def _goes_on(house, agent):
@@ -156,7 +155,7 @@ async def _goes_on(house, agent):
 
 
 async def _stored(house, agent):
-    found = await house.kelpie.api(DEFAULT_CALLER).archives.search_of_agent(agent, PassageQuery("", 50))
+    found = await house.kelpie.api().archives.search_of_agent(agent, PassageQuery("", 50))
     return [each.passage.text for each in found.found]
 
 
@@ -167,7 +166,7 @@ async def test_a_cancelled_turn_does_not_wait_for_a_vector(house):
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled
     assert await _stored(house, agent) == []
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.cancelled and run.usage.total_tokens == 15, "what was asked for is paid for"
     await _goes_on(house, agent)
 
@@ -178,14 +177,16 @@ async def test_cancelled_while_an_approved_call_waits_for_a_vector_it_is_not_mad
     assert ended(await house.say(agent, "go")).stop_reason is StopReason.requires_approval
     approve = SendRequest((), answers=(ApprovalDecision("call_0", True),))
     house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.sending.send(agent, approve)
+    turn = await house.kelpie.api().sending.send(agent, approve)
     async with asyncio.timeout(WAIT_S):
         await house.model.asked.wait()
     await _cancelled(house, agent)
     assert ended([event async for event in turn.events()]).stop_reason is StopReason.cancelled
     assert await _stored(house, agent) == []
     given = [
-        result for row in await house.kelpie.histories.messages(agent, MessageQuery()) for result in row.tool_returns
+        result
+        for row in await house.kelpie.api().histories.messages(agent, MessageQuery())
+        for result in row.tool_returns
     ]
     assert [(result.call_id, result.ok) for result in given] == [("call_0", False)]
     await _goes_on(house, agent)
@@ -202,7 +203,7 @@ async def test_after_a_crash_what_is_left_is_stored_once_and_with_its_meaning(tm
     house = MeaningfulHouse(tmp_path / "kelpie.db")
     house.external = outside
     await house.start()
-    await house.kelpie.tools.create(NewTool(SOURCE))
+    await house.kelpie.api().tools.create(NewTool(SOURCE))
     agent = await house.agent("outside", INSERT, SEARCH)
     house.model.script = [says("", ("outside", {"x": "y"}), (INSERT, {"content": "the kitten sleeps"}))]
     await behind(house, agent, "go")

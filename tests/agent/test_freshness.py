@@ -22,7 +22,7 @@ NOTE = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
 
 
 async def make(house, **fields):
-    return (await house.kelpie.agents.create(NewAgent(memory_blocks=(NewBlock("human", "Bob"),), **fields))).agent
+    return (await house.kelpie.api().agents.create(NewAgent(memory_blocks=(NewBlock("human", "Bob"),), **fields))).agent
 
 
 async def asked(house, times):
@@ -49,13 +49,13 @@ def answers_lost(monkeypatch):
 async def test_an_edit_in_doubt_is_seen_although_its_repeat_finds_nothing_to_do(house, answers_lost):
     agent = await make(house)
     await house.say(agent.id, "hello")
-    (block,) = await house.kelpie.blocks.of_agent(agent.id)
+    (block,) = await house.kelpie.api().blocks.of_agent(agent.id)
     answers_lost.set()
     with pytest.raises(CommitUnknown):
-        await house.kelpie.blocks.delete(block.id)
+        await house.kelpie.api().blocks.delete(block.id)
     answers_lost.clear()
     with pytest.raises(NotFound):
-        await house.kelpie.blocks.delete(block.id)
+        await house.kelpie.api().blocks.delete(block.id)
     await house.say(agent.id, "hello again")
     first, second = house.model.requests
     assert "Bob" in first.system and "Bob" not in second.system
@@ -66,7 +66,7 @@ async def test_an_emptying_in_doubt_is_seen(house, answers_lost):
     await house.say(agent.id, "hello")
     answers_lost.set()
     with pytest.raises(CommitUnknown):
-        await house.kelpie.histories.reset(agent.id, False)
+        await house.kelpie.api().histories.reset(agent.id, False)
     answers_lost.clear()
     await house.say(agent.id, "who are you?")
     assert [entry.message.text for entry in house.model.requests[-1].messages] == ["who are you?"]
@@ -81,10 +81,10 @@ async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(house):
     house.model.hold.set()
     house.model.hold = asyncio.Event()
     await asked(house, 2)
-    await house.kelpie.histories.reset(agent.id, False)
+    await house.kelpie.api().histories.reset(agent.id, False)
     house.model.hold.set()
     assert ended(await turn).stop_reason is StopReason.cancelled
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [message.role for message in history] == [Role.system]
     house.model.hold = None
     assert ended(await house.say(agent.id, "next")).stop_reason is StopReason.end_turn
@@ -112,7 +112,7 @@ class Emptied:
 async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house, times):
     agent = await make(house)
     await house.say(agent.id, "hello")
-    hot = house.kelpie.dispatcher.handler(agent.id)._hot
+    hot = house.kelpie.runtime.dispatcher.handler(agent.id)._hot
     lane = hot.main
     lane.forget()
     database = Emptied(lane, times)
@@ -125,7 +125,7 @@ async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house,
 async def test_a_history_that_never_stands_still_is_told(house):
     agent = await make(house)
     await house.say(agent.id, "hello")
-    hot = house.kelpie.dispatcher.handler(agent.id)._hot
+    hot = house.kelpie.runtime.dispatcher.handler(agent.id)._hot
     lane = hot.main
     lane.forget()
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from kelpie.agent.live.live_agent import IDLE_LANES_MAX
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent, ToolRule
 from kelpie.core.conversations.conversations import NewConversation, ThreadQuery
 from kelpie.core.conversations.messages import MessageQuery, Role
@@ -27,11 +26,11 @@ OWN_HUMAN = NewConversation(isolated_labels=("human",))
 
 async def make(house, **fields):
     fields.setdefault("memory_blocks", (NewBlock("human", "Bob"), NewBlock("persona", "Kind")))
-    return (await house.kelpie.agents.create(NewAgent(**fields))).agent
+    return (await house.kelpie.api().agents.create(NewAgent(**fields))).agent
 
 
 def threads(house):
-    return house.kelpie.api(DEFAULT_CALLER).conversations
+    return house.kelpie.api().conversations
 
 
 async def opened(house, agent, new=None):
@@ -51,7 +50,7 @@ def heard(request):
 
 
 async def values(house, agent):
-    return {block.label: block.value for block in await house.kelpie.blocks.of_agent(agent.id)}
+    return {block.label: block.value for block in await house.kelpie.api().blocks.of_agent(agent.id)}
 
 
 async def test_what_is_said_in_one_conversation_does_not_show_in_another(house):
@@ -80,11 +79,11 @@ async def test_a_turn_in_a_conversation_leaves_its_marks(house):
     agent = await make(house)
     conversation = await opened(house, agent)
     events = await house.say(agent.id, "hello", conversation=conversation)
-    (run,) = await house.kelpie.runs.list(RunQuery(conversation_id=conversation))
+    (run,) = await house.kelpie.api().runs.page(RunQuery(conversation_id=conversation))
     assert run.id == ended(events).run_id and run.conversation_id == conversation
     found, context = await threads(house).get(conversation)
     assert found.last_message_at == found.updated_at == run.completed_at
-    assert list(context[1:]) == [m.id for m in await house.kelpie.runs.messages(run.id, PAGE)]
+    assert list(context[1:]) == [m.id for m in await house.kelpie.api().runs.messages(run.id, PAGE)]
 
 
 async def test_a_conversation_edits_its_own_copy_and_the_others_see_the_agents(house):
@@ -102,7 +101,7 @@ async def test_a_conversation_edits_its_own_copy_and_the_others_see_the_agents(h
     await house.say(agent.id, "tell everybody")
     await house.say(agent.id, "and now?", conversation=plain)
     assert "Likes tea" in house.model.requests[-1].system
-    await house.kelpie.blocks.update_by_label(agent.id, "persona", {"value": "Stern"})
+    await house.kelpie.api().blocks.update_by_label(agent.id, "persona", {"value": "Stern"})
     await house.say(agent.id, "who are you?", conversation=own)
     assert "Stern" in house.model.requests[-1].system
 
@@ -116,11 +115,11 @@ async def test_an_edit_of_a_conversations_copy_from_outside_is_seen_by_its_next_
     house.model.hold = asyncio.Event()
     turn = asyncio.ensure_future(house.say(agent.id, "note", conversation=conversation))
     await asked(house, 2)
-    await house.kelpie.blocks.update(copy, {"value": "Ann"})
+    await house.kelpie.api().blocks.update(copy, {"value": "Ann"})
     house.model.hold.set()
     await turn
     assert "Ann" in house.model.requests[-1].system and "Bob" not in house.model.requests[-1].system
-    await house.kelpie.blocks.delete(copy)
+    await house.kelpie.api().blocks.delete(copy)
     await house.say(agent.id, "and now?", conversation=conversation)
     assert "Bob" in house.model.requests[-1].system
 
@@ -201,9 +200,9 @@ async def test_a_deleted_conversation_is_not_found_and_its_turn_ends(house):
     await threads(house).delete(conversation)
     async with asyncio.timeout(WAIT_S):  # and the model still has not said a word
         assert ended(await turn).stop_reason is StopReason.cancelled
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m for m in history if m.conversation_id == conversation and m.role is not Role.system] == []
-    (run,) = await house.kelpie.runs.list(RunQuery(agent_ids=(agent.id,)))
+    (run,) = await house.kelpie.api().runs.page(RunQuery(agent_ids=(agent.id,)))
     assert run.status is RunStatus.cancelled
     with pytest.raises(NotFound):
         await threads(house).lane(conversation)
@@ -233,7 +232,7 @@ async def test_calls_that_wait_in_a_deleted_conversation_are_not_made(house):
     assert ended(events).stop_reason is StopReason.requires_approval
     fork = await threads(house).fork(conversation)
     await threads(house).delete(conversation)
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery(conversation_id=conversation))
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery(conversation_id=conversation))
     (result,) = [result for message in history for result in message.tool_returns]
     assert result.call_id == "call_0" and not result.ok
     assert (await values(house, agent))["human"] == "Bob"
@@ -250,7 +249,7 @@ async def test_a_cold_agent_knows_that_a_conversation_is_gone(house):
     await threads(house).delete(conversation)
     with pytest.raises(NotFound):
         await house.say(agent.id, "hello", conversation=conversation)
-    assert await house.kelpie.runs.list(RunQuery()) == []
+    assert await house.kelpie.api().runs.page(RunQuery()) == []
 
 
 async def test_lanes_out_of_use_are_put_away_and_come_back_as_they_were(house):
@@ -258,7 +257,7 @@ async def test_lanes_out_of_use_are_put_away_and_come_back_as_they_were(house):
     names = [await opened(house, agent) for _ in range(IDLE_LANES_MAX + 3)]
     for name in names:
         await house.say(agent.id, f"hello {name}", conversation=name)
-    hot = house.kelpie.dispatcher.handler(agent.id)._hot
+    hot = house.kelpie.runtime.dispatcher.handler(agent.id)._hot
     assert [lane.conversation for lane in hot.lanes()] == ["", *names[3:]]
     await house.say(agent.id, "again", conversation=names[0])
     assert heard(house.model.requests[-1]) == [f"hello {names[0]}", "ok", "again"]
@@ -268,7 +267,7 @@ async def test_emptying_the_history_empties_every_conversation_and_they_go_on(ho
     agent = await make(house)
     conversation = await opened(house, agent)
     await house.say(agent.id, "hello", conversation=conversation)
-    await house.kelpie.histories.reset(agent.id, False)
+    await house.kelpie.api().histories.reset(agent.id, False)
     await house.say(agent.id, "again", conversation=conversation)
     assert heard(house.model.requests[-1]) == ["again"]
     await house.say(agent.id, "and again", conversation=conversation)
@@ -287,7 +286,7 @@ async def workshop(tmp_path):
     house = await House(tmp_path / "kelpie.db", external=outside).start()
     house.gate = gate
     source = "def saw():\n    '''Saws.'''\n"
-    await house.kelpie.tools.create(NewTool(source))
+    await house.kelpie.api().tools.create(NewTool(source))
     yield house
     await house.stop()
 
@@ -326,7 +325,7 @@ async def test_a_call_whose_conversation_is_deleted_has_its_result_in_the_histor
     house.gate.set()
     events = await turn
     assert ended(events).stop_reason is StopReason.cancelled
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery(conversation_id=conversation))
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery(conversation_id=conversation))
     results = [result for message in history for result in message.tool_returns]
     assert [(result.call_id, result.ok) for result in results] == [("call_0", True), ("call_1", False)]
     assert rows(events)[-1].tool_returns == tuple(results)
@@ -353,7 +352,7 @@ async def test_turns_of_several_conversations_go_on_after_a_crash(workshop):
     await house.start()
     await threads(house).delete(gone)
     await until(lambda: all_ended(house))
-    runs = {run.id: run for run in await house.kelpie.runs.list(RunQuery())}
+    runs = {run.id: run for run in await house.kelpie.api().runs.page(RunQuery())}
     assert [runs[turn.run_id].status for turn in turns[:4]] == [RunStatus.completed] * 4
     assert runs[turns[4].run_id].status in (RunStatus.failed, RunStatus.cancelled, RunStatus.completed)
     for name in names:
@@ -363,8 +362,8 @@ async def test_turns_of_several_conversations_go_on_after_a_crash(workshop):
 
 
 async def steps_done(house, count):
-    return sum(run.step_count for run in await house.kelpie.runs.list(RunQuery())) == count
+    return sum(run.step_count for run in await house.kelpie.api().runs.page(RunQuery())) == count
 
 
 async def all_ended(house):
-    return not await house.kelpie.runs.list(RunQuery(active=True))
+    return not await house.kelpie.api().runs.page(RunQuery(active=True))

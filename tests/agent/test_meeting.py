@@ -8,7 +8,6 @@ from kelpie.agent.events.turn_events import MessageCommitted
 from kelpie.agent.multi_agent.group_chat import Ended, Failed, Spoke
 from kelpie.agent.multi_agent.speaker_selection import named
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
 from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
 from kelpie.core.conversations.runs import StopReason
@@ -27,7 +26,7 @@ async def house(tmp_path):
 
 
 def groups(house):
-    return house.kelpie.api(DEFAULT_CALLER).groups
+    return house.kelpie.api().groups
 
 
 async def group_of(house, members, kind=ManagerType.round_robin, **manager):
@@ -56,7 +55,7 @@ async def test_everyone_speaks_once_and_hears_the_others(house):
     end = events[-1]
     assert (end.stop_reason, end.step_count, end.usage.total_tokens, end.error) == (StopReason.end_turn, 2, 30, None)
     assert house.heard(ben) == ["Build it", "[Ann says:]\nA1"]
-    rows = (await house.kelpie.histories.messages(ben, MessageQuery()))[1:]
+    rows = (await house.kelpie.api().histories.messages(ben, MessageQuery()))[1:]
     assert all(row.group_id == group.id for row in rows)
     assert [(row.role.value, row.sender_id) for row in rows] == [("user", None), ("user", ann), ("assistant", ben)]
 
@@ -76,7 +75,7 @@ async def test_a_group_of_one_does_not_talk_to_itself(house):
 
 async def test_one_that_fails_is_told_and_the_rest_go_on(house):
     ann, ben, cid = await house.agent("Ann", DOWN), await house.agent("Ben", says("B")), await house.agent("Cid")
-    await house.kelpie.agents.stop(cid)
+    await house.kelpie.api().agents.stop(cid)
     events = await meet(house, await group_of(house, (ann, ben, cid)))
     assert said(events) == [("Ben", "B")] and events[-1].error is None
     assert [e.member.name for e in events if isinstance(e, Failed)] == ["Ann", "Cid"]

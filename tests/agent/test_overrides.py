@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import AgentType, ModelChoice, NewAgent
 from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.core.conversations.messages import NewMessage, Role, Text
@@ -49,7 +48,7 @@ def test_it_is_stored_as_it_is():
 
 async def test_one_turn_has_it_and_the_next_does_not(house: House):
     agent = (
-        await house.kelpie.agents.create(NewAgent(name="a", system="Own.", response_format={"type": "text"}))
+        await house.kelpie.api().agents.create(NewAgent(name="a", system="Own.", response_format={"type": "text"}))
     ).agent
     own = TurnOverrides(system="Another.", skills=(Skill("sail", "Sails.", "s.md"),))
     await house.say(agent.id, "one", override=own, override_model=OTHER)
@@ -66,7 +65,7 @@ async def test_one_turn_has_it_and_the_next_does_not(house: House):
 async def test_the_history_has_the_form_of_the_model_that_reads_it(house: House):
     """The thoughts of an older type stand in its calls, but not for a model that thinks by itself."""
     new = NewAgent(name="m", agent_type=AgentType.memgpt_agent)
-    agent_id = (await house.kelpie.agents.create(new)).agent.id
+    agent_id = (await house.kelpie.api().agents.create(new)).agent.id
     call = ("send_message", {"thinking": "hm", "message": "hello"})
     house.model.script = [says("", call), says("", ("send_message", {"message": "there"})), says("", call)]
     for model in (None, OTHER, None):
@@ -80,11 +79,11 @@ async def test_the_history_has_the_form_of_the_model_that_reads_it(house: House)
 
 
 async def test_a_turn_in_the_background_has_it_still_after_a_crash(house: House):
-    agent_id = (await house.kelpie.agents.create(NewAgent(name="a"))).agent.id
+    agent_id = (await house.kelpie.api().agents.create(NewAgent(name="a"))).agent.id
     said = (NewMessage(Role.user, (Text("go"),)),)
     send = SendRequest(said, override=TurnOverrides(system="Another."), override_model=OTHER)
     house.model.hold = asyncio.Event()
-    await house.kelpie.api(DEFAULT_CALLER).streams.accept(agent_id, send)
+    await house.kelpie.api().background_runs.accept(agent_id, send)
     async with asyncio.timeout(10):
         while not house.model.requests:  # noqa: ASYNC110 - the model is asked in its own time
             await asyncio.sleep(0.005)
@@ -92,7 +91,7 @@ async def test_a_turn_in_the_background_has_it_still_after_a_crash(house: House)
     house.model.hold, asked = None, len(house.model.requests)
     await house.start()
     async with asyncio.timeout(10):
-        while [run.status for run in await house.kelpie.runs.list(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
+        while [run.status for run in await house.kelpie.api().runs.page(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     again = house.model.requests[asked]
     assert (again.model, again.system) == ("other", "Another.")

@@ -56,7 +56,7 @@ def memory(words, **more):
 
 async def resting(house, *extra, agent_type=AgentType.memgpt_agent, **fields):
     tools = (PAUSE, "core_memory_append", "send_message", *extra)
-    made = await house.kelpie.agents.create(
+    made = await house.kelpie.api().agents.create(
         NewAgent(
             agent_type=agent_type,
             system="s",
@@ -72,7 +72,7 @@ async def resting(house, *extra, agent_type=AgentType.memgpt_agent, **fields):
 
 
 async def until(house, agent_id):
-    return (await house.kelpie.agents.get(agent_id)).paused_until
+    return (await house.kelpie.api().agents.get(agent_id)).paused_until
 
 
 def results(events):
@@ -94,7 +94,7 @@ async def test_a_pause_ends_the_turn_at_once_in_every_type(house, agent_type):
     )
     lasts = await until(house, agent_id) - before
     assert 5 * MINUTE <= lasts < 6 * MINUTE
-    [run] = await house.kelpie.runs.list(RunQuery())
+    [run] = await house.kelpie.api().runs.page(RunQuery())
     assert (run.status, run.stop_reason, run.stop_detail) == (RunStatus.completed, StopReason.end_turn, PAUSE)
 
 
@@ -125,7 +125,7 @@ async def test_calls_outside_are_interrupted_too(tmp_path):
         return Outcome("done")
 
     house = await House(tmp_path / "k.db", external=outside).start()
-    await house.kelpie.tools.create(NewTool(OUTSIDE))
+    await house.kelpie.api().tools.create(NewTool(OUTSIDE))
     agent_id = await resting(house, "outside")
     house.model.script = [says("", ("outside", {"mark": "a"}), (PAUSE, {}), ("outside", {"mark": "b"}), memory("c"))]
     events = await house.say(agent_id, "go")
@@ -136,7 +136,7 @@ async def test_calls_outside_are_interrupted_too(tmp_path):
         ("core_memory_append", False),
     ]
     assert ran == ["a"] and ended(events).detail == PAUSE
-    [run] = await house.kelpie.runs.list(RunQuery())
+    [run] = await house.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.completed
     await house.stop()
 
@@ -144,7 +144,7 @@ async def test_calls_outside_are_interrupted_too(tmp_path):
 async def test_it_wins_over_the_step_limit_and_over_tool_rules(house):
     agent_id = await resting(house)
     rules = (ToolRule("required_before_exit", "core_memory_append"),)
-    await house.kelpie.agents.update(agent_id, {"tool_rules": rules})
+    await house.kelpie.api().agents.update(agent_id, {"tool_rules": rules})
     house.model.script = [says("", (PAUSE, {}))]
     end = ended(await house.say(agent_id, "rest", max_steps=1))
     assert (end.stop_reason, end.detail) == (StopReason.end_turn, PAUSE)
@@ -176,7 +176,7 @@ async def test_a_new_pause_replaces_the_old_even_by_a_shorter_one(house):
 
 async def test_messages_are_answered_but_no_heartbeat_goes_on(house):
     agent_id = await resting(house)
-    await house.kelpie.agents.update(agent_id, {"tool_rules": (ToolRule("continue_loop", "core_memory_append"),)})
+    await house.kelpie.api().agents.update(agent_id, {"tool_rules": (ToolRule("continue_loop", "core_memory_append"),)})
     house.model.script = [says("", (PAUSE, {"minutes": 60}))]
     await house.say(agent_id, "rest")
     for reply in (("send_message", {"message": "hi", **GO_ON}), memory("x", **GO_ON), memory("y")):
@@ -208,7 +208,7 @@ async def test_it_survives_a_restart_and_lets_the_agent_go_on_when_it_is_over(ho
     house.model.script, house.model.requests = [says("", memory("x", **GO_ON))], []
     await house.say(agent_id, "hello")
     assert len(house.model.requests) == 1
-    house.kelpie.pauses._clock = forward = Clock()
+    house.kelpie.runtime.pauses._clock = forward = Clock()
     forward.wall = lasts
     assert await until(house, agent_id) is None
     house.model.script, house.model.requests = (
@@ -283,7 +283,7 @@ def test_another_pause_is_timed_anew_and_what_is_kept_is_bounded():
 
 async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that_was_made(house, monkeypatch):
     agent_id = await resting(house)
-    first = await house.kelpie.histories.messages(agent_id, MessageQuery())
+    first = await house.kelpie.api().histories.messages(agent_id, MessageQuery())
     add, failing = journal_keys.add, {"step"}
 
     def breaking(tx, claim, turn_id, step, kind, at):
@@ -295,17 +295,17 @@ async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that
     house.model.script = [says("", (PAUSE, {"minutes": 60}))]
     assert isinstance(ended(await house.say(agent_id, "rest")).error, DiskFull)
     assert await until(house, agent_id) is None
-    assert await house.kelpie.histories.messages(agent_id, MessageQuery()) == first
+    assert await house.kelpie.api().histories.messages(agent_id, MessageQuery()) == first
     failing.clear()
     house.model.script = [says("", (PAUSE, {"minutes": 60}))]
     assert ended(await house.say(agent_id, "rest")).detail == PAUSE
-    lasts, said = await until(house, agent_id), await house.kelpie.histories.messages(agent_id, MessageQuery())
+    lasts, said = await until(house, agent_id), await house.kelpie.api().histories.messages(agent_id, MessageQuery())
     assert lasts is not None and json.dumps([m.text for m in said]).count("rest") == 1
     failing.add("step")
     house.model.script = [says("", memory("x"))]
     assert isinstance(ended(await house.say(agent_id, "hello")).error, DiskFull)
     assert await until(house, agent_id) == lasts
-    assert await house.kelpie.histories.messages(agent_id, MessageQuery()) == said
+    assert await house.kelpie.api().histories.messages(agent_id, MessageQuery()) == said
     failing.clear()
     house.model.script = [says("", ("send_message", {"message": "hi"}))]
     async with asyncio.timeout(20):
@@ -317,7 +317,7 @@ async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that
 
 @pytest.mark.parametrize("agent_type", [kind for kind in AgentType if not kind.has_heartbeats])
 async def test_types_without_heartbeats_are_refused_it_whichever_way_it_comes(house, agent_type):
-    agents, tools = house.kelpie.agents, house.kelpie.tools
+    agents, tools = house.kelpie.api().agents, house.kelpie.api().tools
     with pytest.raises(InvalidInput, match=f"^tools: .*{agent_type} has none"):
         await agents.create(NewAgent(agent_type=agent_type, system="s", tools=(PAUSE,)))
     tool = await tools.by_name(PAUSE)
@@ -334,6 +334,6 @@ async def test_types_without_heartbeats_are_refused_it_whichever_way_it_comes(ho
 
 
 async def test_types_with_heartbeats_get_it_by_attaching_as_well(house):
-    made = (await house.kelpie.agents.create(NewAgent(agent_type=AgentType.memgpt_agent))).agent
-    tool = await house.kelpie.tools.by_name(PAUSE)
-    assert PAUSE in [t.name for t in (await house.kelpie.tools.attach(made.id, tool.id)).tools]
+    made = (await house.kelpie.api().agents.create(NewAgent(agent_type=AgentType.memgpt_agent))).agent
+    tool = await house.kelpie.api().tools.by_name(PAUSE)
+    assert PAUSE in [t.name for t in (await house.kelpie.api().tools.attach(made.id, tool.id)).tools]

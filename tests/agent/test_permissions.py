@@ -54,12 +54,12 @@ class Workshop(House):
         return Outcome("done", cpu_us=self.cost, memory_peak_bytes=3 * MEGABYTE)
 
     async def make(self, *names: str, **fields) -> str:
-        ids = [(await self.kelpie.tools.create(NewTool(source_code=SOURCE.format(name=n)))).id for n in names]
-        return (await self.kelpie.agents.create(NewAgent(tool_ids=tuple(ids), **fields))).agent.id
+        ids = [(await self.kelpie.api().tools.create(NewTool(source_code=SOURCE.format(name=n)))).id for n in names]
+        return (await self.kelpie.api().agents.create(NewAgent(tool_ids=tuple(ids), **fields))).agent.id
 
     @property
     def permissions(self):
-        return self.kelpie.api(self.kelpie.agents._caller).permissions
+        return self.kelpie.api().permissions
 
     async def calls(self, agent_id):
         found = await self.permissions.calls(CallQuery(), agent_id)
@@ -115,7 +115,7 @@ async def test_a_change_during_the_model_call_holds_for_its_calls(shop: Workshop
     agent_id = await shop.make("bad")
     shop.model.hold = asyncio.Event()
     shop.model.script = [says("", ("bad", {"x": "1"}), ("core_memory_append", {})), says("well")]
-    turn = await shop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await shop.kelpie.api().sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     while not shop.model.requests:  # noqa: ASYNC110 - the model is asked before the policy changes
         await asyncio.sleep(0.01)
     await shop.permissions.set_policy(Policy(ToolPatterns(None, ("kind:custom",))))
@@ -131,10 +131,10 @@ async def test_a_change_during_a_call_holds_for_the_next_one_of_the_reply(shop: 
     agent_id = await shop.make("bad")
     shop.hold = asyncio.Event()
     shop.model.script = [says("", ("bad", {"x": "1"}), ("bad", {"x": "2"})), says("well")]
-    turn = await shop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await shop.kelpie.api().sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         await shop.begun.wait()
-    await shop.kelpie.agents.update(agent_id, {"permits": ToolPatterns((), ())})
+    await shop.kelpie.api().agents.update(agent_id, {"permits": ToolPatterns((), ())})
     shop.hold.set()
     events = [event async for event in turn.events()]
     assert shop.ran == ["bad:1"]
@@ -179,7 +179,7 @@ async def test_calls_are_counted_by_the_hour_and_over_the_limit_refused(shop: Wo
     await shop.start()  # a restart forgets nothing
     shop.model.script = [says("", ("fine", {"x": "4"})), says("well")]
     assert "used up" in results(await shop.say(agent_id, "go on"))[0]
-    await shop.kelpie.agents.update(agent_id, {"quota": Quota(tool_calls=4)})
+    await shop.kelpie.api().agents.update(agent_id, {"quota": Quota(tool_calls=4)})
     shop.model.script = [says("", ("fine", {"x": "5"})), says("well")]
     assert results(await shop.say(agent_id, "go on")) == ["done"]
 
@@ -209,7 +209,7 @@ async def test_tokens_of_an_hour_end_the_turn(shop: Workshop):
     end = ended(await shop.say(agent_id, "more"))
     assert (end.stop_reason, end.detail) == (StopReason.insufficient_credits, "limit")
     assert end.budget is not None and "kelpie_limits" in end.budget["message"] and end.budget["period"] == "hour"
-    await shop.kelpie.agents.update(agent_id, {"quota": None})
+    await shop.kelpie.api().agents.update(agent_id, {"quota": None})
     assert ended(await shop.say(agent_id, "now?")).stop_reason is StopReason.end_turn
     await shop.permissions.set_policy(Policy(quota=Quota(tokens=1)))
     assert ended(await shop.say(agent_id, "and now?")).detail == "limit"
@@ -255,7 +255,7 @@ async def test_a_call_by_hand_that_nobody_waits_for_counts_at_once_with_what_it_
     await shop.say(agent_id, "go")
     shop.hold = asyncio.Event()
     shop.begun.clear()
-    trial = asyncio.create_task(shop.kelpie.api(shop.kelpie.agents._caller).trials.run(agent_id, "fine", {"x": "2"}))
+    trial = asyncio.create_task(shop.kelpie.api().manual_tool_runs.run(agent_id, "fine", {"x": "2"}))
     async with asyncio.timeout(10):
         await shop.begun.wait()
     shop.contexts[-1].meter.cpu_us = 5  # as a sandbox tells it
@@ -272,15 +272,15 @@ async def test_a_cancelled_call_is_recorded_and_all_goes_with_the_agent(shop: Wo
     agent_id = await shop.make("fine")
     shop.hold = asyncio.Event()
     shop.model.script = [says("", ("fine", {"x": "1"}))]
-    turn = await shop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await shop.kelpie.api().sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         await shop.begun.wait()
     shop.contexts[-1].meter.cpu_us = 5  # as a sandbox tells it
-    doors = shop.kelpie.api(shop.kelpie.agents._caller)
-    await doors.cancelling.of_agent(agent_id)
+    doors = shop.kelpie.api()
+    await doors.cancellations.of_agent(agent_id)
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled
     assert await shop.calls(agent_id) == [("fine", "interrupted")]
     assert (await shop.permissions.limits(agent_id)).used.cpu_us == 5
-    await shop.kelpie.agents.delete(agent_id)
+    await shop.kelpie.api().agents.delete(agent_id)
     assert await shop.permissions.calls(CallQuery()) == []

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.agents.agent import AgentType, NewAgent
 from kelpie.core.conversations.agent_chain import HOPS_MAX, AgentChain
 from kelpie.core.conversations.messages import MessageQuery, Role
@@ -31,7 +31,7 @@ async def soon(awaitable):
 
 
 async def test_the_tools_come_with_the_wish_for_them(house):
-    view = await house.kelpie.agents.create(NewAgent(include_multi_agent_tools=True, include_base_tools=False))
+    view = await house.kelpie.api().agents.create(NewAgent(include_multi_agent_tools=True, include_base_tools=False))
     assert [tool.name for tool in view.tools] == [ASK, ASK_TAGGED, TELL]
     assert {tool.tool_type.value for tool in view.tools} == {"letta_multi_agent_core"}
 
@@ -43,7 +43,7 @@ async def test_an_agent_asks_another_and_gets_what_it_says(house):
     (result,) = results(events)
     assert result.ok and read(result) == {"agent_id": ben, "response": ["The answer is 4."]}
     assert rows(events)[-1].text == "Ben says 4." and ended(events).stop_reason is StopReason.end_turn
-    _, said, answer = await house.kelpie.histories.messages(ben, MessageQuery())
+    _, said, answer = await house.kelpie.api().histories.messages(ben, MessageQuery())
     assert said.role is Role.user and said.sender_id == ann and said.name == "Ann"
     assert ann in said.text and "'Ann'" in said.text and said.text.endswith("\nWhat is 2+2?")
     assert answer.text == "The answer is 4."
@@ -68,7 +68,7 @@ async def test_the_others_failure_is_a_result_and_not_a_failure(house):
 
 async def test_who_cannot_be_asked_is_told(house):
     ben = await house.agent("Ben")
-    await house.kelpie.agents.stop(ben)
+    await house.kelpie.api().agents.stop(ben)
     ann = await house.agent("Ann")
     for other, told in ((UNKNOWN, "not found"), ("Ben", "id of an agent"), (ann, "your own id"), (ben, "stopped")):
         house.script(ann, asks(other))
@@ -91,7 +91,7 @@ async def test_empty_and_endless_messages_are_refused(house):
     ann = await house.agent("Ann", asks(ben, "  "), asks(ben, "x" * 100_001), asks_tagged())
     for result in results(await soon(house.say(ann, "Ask"))):
         assert not result.ok and "Nothing was sent" in result.text
-    assert len(await house.kelpie.histories.messages(ben, MessageQuery())) == 1
+    assert len(await house.kelpie.api().histories.messages(ben, MessageQuery())) == 1
 
 
 async def test_a_long_answer_is_cut_and_says_so(house):
@@ -114,7 +114,7 @@ async def test_a_question_to_those_with_tags_gets_each_answer(house):
     cid = await house.agent("Cid", ModelError(ModelFault.server, "Down."), tags=("red", "small"))
     await house.agent("Dan", says("D"), tags=("red",))
     eve = await house.agent("Eve", says("E"), tags=("red", "small"))
-    await house.kelpie.agents.stop(eve)
+    await house.kelpie.api().agents.stop(eve)
     ann = await house.agent("Ann", asks_tagged(["red"], ["big", "small"]), says("Done."), tags=("red", "big"))
     events = await soon(house.say(ann, "Ask all"))
     (result,) = results(events)
@@ -140,10 +140,10 @@ async def test_a_ring_is_refused_at_once(house):
     house.script(cid, asks(ann), says("cid done"))
     events = await soon(house.say(ann, "Go"))
     assert read(results(events)[0])["response"] == ["ben done"]
-    history = await house.kelpie.histories.messages(cid, MessageQuery())
+    history = await house.kelpie.api().histories.messages(cid, MessageQuery())
     (refused,) = [r for row in history for r in row.tool_returns]
     assert not refused.ok and "is waiting for your answer" in refused.text
-    assert len(await house.kelpie.histories.messages(ann, MessageQuery())) == 5  # nothing came in from Cid
+    assert len(await house.kelpie.api().histories.messages(ann, MessageQuery())) == 5  # nothing came in from Cid
 
 
 async def test_a_ring_through_tags_is_refused_for_the_one_it_concerns(house):
@@ -152,7 +152,7 @@ async def test_a_ring_through_tags_is_refused_for_the_one_it_concerns(house):
     ben = await house.agent("Ben", asks_tagged(["team"]), says("ben done"))
     house.script(ann, asks(ben), says("ann done"))
     await soon(house.say(ann, "Go"))
-    history = await house.kelpie.histories.messages(ben, MessageQuery())
+    history = await house.kelpie.api().histories.messages(ben, MessageQuery())
     (result,) = [r for row in history for r in row.tool_returns]
     found = {one["agent_id"]: one for one in read(result)}
     assert "is waiting for your answer" in found[ann]["error"] and found[dan]["response"] == ["dan"]
@@ -185,7 +185,9 @@ async def test_a_question_that_is_not_read_in_time_is_taken_back(tmp_path):
     gate.set()
     await soon(busy)
     await soon(house.say(ben, "Are you there?"))
-    said = [row.text for row in await house.kelpie.histories.messages(ben, MessageQuery()) if row.role is Role.user]
+    said = [
+        row.text for row in await house.kelpie.api().histories.messages(ben, MessageQuery()) if row.role is Role.user
+    ]
     assert said == ["Think.", "Are you there?"]
     await house.stop()
 
@@ -200,7 +202,9 @@ async def test_a_question_that_is_not_answered_in_time_goes_on_without_its_asker
     assert "is still working, in run-" in results(events)[0].text and rows(events)[-1].text == "never mind"
     gate.set()
     await soon(house.say(ben, "Are you there?"))
-    said = [row.text for row in await house.kelpie.histories.messages(ben, MessageQuery()) if row.role is Role.user]
+    said = [
+        row.text for row in await house.kelpie.api().histories.messages(ben, MessageQuery()) if row.role is Role.user
+    ]
     assert len(said) == 3 and said[1].endswith("hello")
     await house.stop()
 
@@ -214,16 +218,16 @@ async def test_cancelling_the_one_who_asks_ends_the_wait(house):
     asking = asyncio.create_task(house.say(ann, "Go"))
 
     async def has_asked():
-        return any(m.tool_calls for m in await house.kelpie.histories.messages(ann, MessageQuery()))
+        return any(m.tool_calls for m in await house.kelpie.api().histories.messages(ann, MessageQuery()))
 
     await until(has_asked)
-    cancelled = await soon(house.kelpie.api(DEFAULT_CALLER).cancelling.of_agent(ann, None))
+    cancelled = await soon(house.kelpie.api().cancellations.of_agent(ann, None))
     assert list(cancelled.values()) == ["cancelled"]
     assert ended(await soon(asking)).stop_reason is StopReason.cancelled
     gate.set()
     await soon(busy)
     await soon(house.say(ben, "Next."))
-    said = [m.text for m in await house.kelpie.histories.messages(ben, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await house.kelpie.api().histories.messages(ben, MessageQuery()) if m.role is Role.user]
     assert said == ["Think.", "Next."]  # what nobody waits for any more is not delivered
     assert rows(await soon(house.say(ann, "Are you well?")))[-1].text == "ok"
 

@@ -26,7 +26,7 @@ async def test_a_message_is_read_in_a_turn_of_its_own(house):
     (result,) = results(events)
     (run,) = await settled(house, ben, 1)
     assert result.ok and run.id in result.text and run.status is RunStatus.completed and run.background
-    _, said, answer = await house.kelpie.histories.messages(ben, MessageQuery())
+    _, said, answer = await house.kelpie.api().histories.messages(ben, MessageQuery())
     assert said.sender_id == ann and said.name == "Ann" and said.text.endswith("\nThe door is open.")
     assert answer.text == "Noted." and ended(events).stop_reason is StopReason.end_turn
 
@@ -41,7 +41,7 @@ async def test_a_busy_agent_reads_it_afterwards(house):
     gate.set()
     await first
     await settled(house, ben, 2)
-    assert [m.role.value for m in await house.kelpie.histories.messages(ben, MessageQuery())][1:] == [
+    assert [m.role.value for m in await house.kelpie.api().histories.messages(ben, MessageQuery())][1:] == [
         "user",
         "assistant",
     ] * 2
@@ -49,7 +49,7 @@ async def test_a_busy_agent_reads_it_afterwards(house):
 
 async def test_who_cannot_be_written_to_is_told_and_nothing_is_kept(house):
     ben, ann = await house.agent("Ben"), await house.agent("Ann")
-    await house.kelpie.agents.stop(ben)
+    await house.kelpie.api().agents.stop(ben)
     for other, told in (
         ("agent-00000000-0000-4000-8000-000000000001", "not found"),
         ("nobody", "id of an agent"),
@@ -59,7 +59,7 @@ async def test_who_cannot_be_written_to_is_told_and_nothing_is_kept(house):
         house.script(ann, tells(other), says("ok"))
         (result,) = results(await house.say(ann, "Tell"))
         assert not result.ok and told in result.text, other
-    assert await house.kelpie.runs.list(RunQuery(agent_ids=(ben,))) == []
+    assert await house.kelpie.api().runs.page(RunQuery(agent_ids=(ben,))) == []
 
 
 async def test_messages_before_one_agent_are_bounded(house, monkeypatch):
@@ -83,7 +83,7 @@ async def test_two_who_keep_writing_to_each_other_come_to_an_end(house):
     await house.say(ann, "Go")
     told = await settled(house, ann, HOPS_MAX // 2 + 1)
     assert len(told) + len(await settled(house, ben, HOPS_MAX // 2)) == HOPS_MAX + 1
-    last = [r for m in await house.kelpie.histories.messages(ann, MessageQuery()) for r in m.tool_returns][-1]
+    last = [r for m in await house.kelpie.api().histories.messages(ann, MessageQuery()) for r in m.tool_returns][-1]
     assert not last.ok and "since the last message from a person" in last.text
 
 
@@ -99,6 +99,6 @@ async def test_one_that_was_written_down_survives_the_server(house, tmp_path):
     again = AgentsHouse(tmp_path / "kelpie.db")
     await again.start()
     await settled(again, ben, 2)
-    said = [m.text for m in await again.kelpie.histories.messages(ben, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await again.kelpie.api().histories.messages(ben, MessageQuery()) if m.role is Role.user]
     assert sum(text.endswith("Remember me.") for text in said) == 1
     await again.stop()

@@ -8,7 +8,6 @@ from sqlalchemy import func, select
 from kelpie.agent.maintenance import cleanup
 from kelpie.agent.prompt.synthetic_results import INTERRUPTED
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
@@ -38,22 +37,24 @@ async def until(condition) -> None:
 
 async def make(house, **fields):
     fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"),))
-    return (await house.kelpie.agents.create(NewAgent(**fields))).agent
+    return (await house.kelpie.api().agents.create(NewAgent(**fields))).agent
 
 
 async def begin(house, agent_id, text, **options):
     """Sends without waiting for the end."""
-    return await house.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options))
+    return await house.kelpie.api().sending.send(
+        agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
+    )
 
 
 async def behind(house, agent_id, text, **options):
     """Sends in the background."""
     send = SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
-    return await house.kelpie.api(DEFAULT_CALLER).streams.accept(agent_id, send)
+    return await house.kelpie.api().background_runs.accept(agent_id, send)
 
 
 async def only_run(house):
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.api().runs.page(RunQuery())
     return run
 
 
@@ -73,7 +74,7 @@ async def test_cut_off_before_the_first_step_the_turn_is_closed_and_nothing_is_i
     await until(lambda: run_is(house, RunStatus.failed))
     run = await only_run(house)
     assert run.stop_reason is StopReason.error and run.metadata["error"]["type"] == "interrupted"
-    assert [m.role for m in await house.kelpie.histories.messages(agent.id, MessageQuery())] == [Role.system]
+    assert [m.role for m in await house.kelpie.api().histories.messages(agent.id, MessageQuery())] == [Role.system]
     house.model.script = [says("here")]
     assert rows(await house.say(agent.id, "hello again"))[-1].text == "here"
 
@@ -83,7 +84,7 @@ async def _true(value):
 
 
 async def _has_run(house):
-    return bool(await house.kelpie.runs.list(RunQuery()))
+    return bool(await house.kelpie.api().runs.page(RunQuery()))
 
 
 async def test_a_background_turn_without_a_step_is_begun_again(house):
@@ -95,7 +96,7 @@ async def test_a_background_turn_without_a_step_is_begun_again(house):
     house.model.hold, house.model.script = None, [says("late but here")]
     await house.start()
     await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [(m.role, m.text) for m in history[1:]] == [(Role.user, "hello"), (Role.assistant, "late but here")]
 
 
@@ -117,11 +118,11 @@ async def test_a_turn_goes_on_from_its_last_committed_step(house):
     house.model.hold, house.model.script, asked = None, [says("Noted")], len(house.model.requests)
     await house.start()
     await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant, Role.tool, Role.assistant]
     assert len(house.model.requests) == asked + 1, "a committed reply is not asked for again"
     assert (await only_run(house)).step_count == 2
-    assert (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value.count("Likes tea") == 1
+    assert (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value.count("Likes tea") == 1
 
 
 async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_path):
@@ -133,7 +134,7 @@ async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_p
         return Outcome("unreachable")
 
     house = await House(tmp_path / "kelpie.db", external=outside).start()
-    tool = await house.kelpie.tools.create(NewTool(SOURCE))
+    tool = await house.kelpie.api().tools.create(NewTool(SOURCE))
     agent = await make(house, tool_ids=(tool.id,))
     house.model.script = [
         says("", ("outside", {"x": "1"}), ("memory_insert", {"label": "human", "new_string": "after"}))
@@ -145,11 +146,11 @@ async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_p
     house.model.script = [says("I see it was interrupted")]
     await house.start()
     await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     results = [r for m in history for r in m.tool_returns]
     assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", True)]
     assert results[0].text == INTERRUPTED
-    assert "after" in (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value
+    assert "after" in (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value
     await house.stop()
 
 
@@ -157,12 +158,12 @@ async def test_outside_tools_run_in_order_and_each_result_is_committed_before_th
     seen = []
 
     async def outside(tool, call, arguments):
-        history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+        history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
         seen.append((arguments["x"], [r.text for m in history for r in m.tool_returns]))
         return Outcome(f"did {arguments['x']}")
 
     house = await House(tmp_path / "kelpie.db", external=outside).start()
-    tool = await house.kelpie.tools.create(NewTool(SOURCE))
+    tool = await house.kelpie.api().tools.create(NewTool(SOURCE))
     agent = await make(house, tool_ids=(tool.id,))
     house.model.script = [says("", ("outside", {"x": "a"}), ("outside", {"x": "b"})), says("done")]
     events = await house.say(agent.id, "do both")
@@ -172,7 +173,7 @@ async def test_outside_tools_run_in_order_and_each_result_is_committed_before_th
 
 
 async def test_without_a_sandbox_a_custom_tool_is_refused_with_the_reason(house):
-    tool = await house.kelpie.tools.create(NewTool(SOURCE))
+    tool = await house.kelpie.api().tools.create(NewTool(SOURCE))
     agent = await make(house, tool_ids=(tool.id,))
     house.model.script = [says("", ("outside", {"x": "a"})), says("sorry")]
     result = rows(await house.say(agent.id, "do it"))[1].tool_returns[0]
@@ -200,25 +201,25 @@ async def test_a_commit_that_fails_is_told_and_the_agent_recovers(house, failing
     broken[0] = False
     house.model.script = [says("back")]
     assert rows(await house.say(agent.id, "again"))[-1].text == "back"
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["warm up", "again"]
-    runs = await house.kelpie.runs.list(RunQuery())
+    runs = await house.kelpie.api().runs.page(RunQuery())
     assert all(run.status in (RunStatus.completed, RunStatus.failed) for run in runs)
 
 
 async def test_a_stopped_agent_stays_stopped_after_a_restart_and_its_open_turn_is_closed(house):
     agent = await make(house)
     await house.say(agent.id, "hi")
-    status = await house.kelpie.agents.stop(agent.id)
+    status = await house.kelpie.api().agents.stop(agent.id)
     assert status.state == "stopped"
     with pytest.raises(Exception, match="stopped"):
         await house.say(agent.id, "no")
     await house.stop()
     await house.start()
-    assert (await house.kelpie.agents.get(agent.id)).status.state == "stopped"
+    assert (await house.kelpie.api().agents.get(agent.id)).status.state == "stopped"
     with pytest.raises(Exception, match="stopped"):
         await house.say(agent.id, "no")
-    assert (await house.kelpie.agents.start(agent.id)).state == "unloaded"
+    assert (await house.kelpie.api().agents.start(agent.id)).state == "unloaded"
     house.model.script = [says("yes")]
     assert rows(await house.say(agent.id, "now"))[-1].text == "yes"
 
@@ -228,7 +229,7 @@ async def test_messages_of_one_agent_queue_and_are_answered_in_order(house):
     house.model.script = [lambda r: says(f"re: {r.messages[-1].message.text}")] * 5
     results = await asyncio.gather(*(house.say(agent.id, f"m{i}") for i in range(5)))
     assert [rows(events)[-1].text for events in results] == [f"re: m{i}" for i in range(5)]
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant] * 5
 
 
@@ -246,7 +247,7 @@ async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(h
         raise RuntimeError("a bug of ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr("kelpie.agent.turn.loop.TurnLoop.go_on", broken)
+        patched.setattr("kelpie.agent.turn.loop.Turn._go_on", broken)
         house.model.hold = None
         await house.start()
         await until(lambda: run_is(house, RunStatus.failed))
@@ -266,7 +267,7 @@ async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(house, monkey
     await house.start()
     await until(lambda: _is_zero(house, count))
     assert ended(await house.say(agent.id, "hello again")).stop_reason is StopReason.end_turn
-    said = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    said = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [row.text for row in said if row.role is Role.user] == ["hello", "hello again"]
 
 

@@ -56,7 +56,7 @@ class Shop(House):
         return Outcome(arguments["s"])
 
     async def agent(self, *rules, agent_type=AgentType.letta_v1_agent, **fields):
-        made = await self.kelpie.agents.create(
+        made = await self.kelpie.api().agents.create(
             NewAgent(
                 agent_type=agent_type,
                 tool_ids=self.tools,
@@ -70,7 +70,7 @@ class Shop(House):
 
     async def open(self) -> "Shop":
         await self.start()
-        self.tools = tuple([(await self.kelpie.tools.create(NewTool(SOURCE.format(name=n)))).id for n in NAMES])
+        self.tools = tuple([(await self.kelpie.api().tools.create(NewTool(SOURCE.format(name=n)))).id for n in NAMES])
         return self
 
     def offers(self):
@@ -211,7 +211,7 @@ async def test_a_rule_whose_arguments_do_not_fit_ends_the_turn(shop, agent_type,
     assert not shop.ran and ended(events).stop_reason is StopReason.invalid_tool_call
     ((_, ok, text),) = results(events)
     assert not ok and next(iter(args)) in text
-    (run,) = await shop.kelpie.runs.list(RunQuery())
+    (run,) = await shop.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.failed
 
 
@@ -258,7 +258,7 @@ async def test_a_call_that_is_denied_counts_as_made_so_that_no_rule_asks_for_it_
     shop.model.script = [says("", call("two")), says("done")]
     asked = await shop.say(agent.id, "go")
     assert ended(asked).stop_reason is StopReason.requires_approval
-    turn = await shop.kelpie.sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", False),)))
+    turn = await shop.kelpie.api().sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", False),)))
     events = [event async for event in turn.events()]
     assert not shop.ran and "request to call tool denied" in results(events)[0][2]
     assert ended(events).stop_reason is StopReason.end_turn and ended(events).step_count == 1
@@ -281,7 +281,7 @@ async def test_arguments_that_a_rule_changes_are_not_previewed(shop):
 async def test_a_rule_that_is_changed_in_the_middle_of_a_turn_counts_from_the_next_step(shop):
     agent = await shop.agent(rule("constrain_child_tools", children=["two"]))
     changed = {"tool_rules": (rule("constrain_child_tools", children=["three"]),)}
-    shop.meanwhile = lambda: shop.kelpie.agents.update(agent.id, changed)
+    shop.meanwhile = lambda: shop.kelpie.api().agents.update(agent.id, changed)
     shop.model.script = [says("", call("one")), says("", call("three")), says("done")]
     await shop.say(agent.id, "go")
     assert shop.names == ["one", "three"] and shop.offers()[1] == (["three"], "three")
@@ -318,10 +318,10 @@ async def test_a_turn_that_was_cut_off_goes_on_under_the_same_rules(tmp_path, he
     assert shop.offers() == [
         (["one"], "one"), (["two"], "two"), (["one", "three"], "auto"), (["three"], "three"), (["one", "three"], "auto")
     ]  # fmt: skip
-    history = await shop.kelpie.histories.messages(agent.id, MessageQuery())
+    history = await shop.kelpie.api().histories.messages(agent.id, MessageQuery())
     kept = [(r.name, r.untried) for m in history for r in m.tool_returns]
     assert kept == [("one", False), ("two", False), ("two", True), ("three", False)]
     assert json.loads(history[2].tool_calls[0].arguments)["n"] == 1
-    (run,) = await shop.kelpie.runs.list(RunQuery())
+    (run,) = await shop.kelpie.api().runs.page(RunQuery())
     assert run.stop_reason is StopReason.end_turn and run.step_count == 5
     await shop.stop()

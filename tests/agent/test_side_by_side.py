@@ -47,8 +47,8 @@ class Workshop(House):
         made = {}
         for name in ("beside", "beside_too", "alone"):
             new = NewTool(source_code=SOURCE.format(name=name), enable_parallel_execution=name != "alone")
-            made[name] = (await self.kelpie.tools.create(new)).id
-        return (await self.kelpie.agents.create(NewAgent(tool_ids=tuple(made.values())))).agent.id
+            made[name] = (await self.kelpie.api().tools.create(new)).id
+        return (await self.kelpie.api().agents.create(NewAgent(tool_ids=tuple(made.values())))).agent.id
 
 
 @pytest.fixture
@@ -83,12 +83,12 @@ async def test_cancelled_together_each_has_its_result(workshop):
     workshop.together = 99  # which never come
     agent_id = await workshop.make()
     workshop.model.script = [says("", ("beside", {"x": "a"}), ("beside_too", {"x": "b"})), says("never said")]
-    turn = await workshop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await workshop.kelpie.api().sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         while len(workshop.began) < 2:  # noqa: ASYNC110 - the tools tell nobody
             await asyncio.sleep(0.005)
-    doors = workshop.kelpie.api(workshop.kelpie.agents._caller)
-    assert await doors.cancelling.of_agent(agent_id, [turn.run_id]) == {turn.run_id: "cancelled"}
+    doors = workshop.kelpie.api()
+    assert await doors.cancellations.of_agent(agent_id, [turn.run_id]) == {turn.run_id: "cancelled"}
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled and workshop.ended == []
     results = [r for row in rows(events) if row.role is Role.tool for r in row.tool_returns]

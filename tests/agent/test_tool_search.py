@@ -39,7 +39,7 @@ def whole(tx: Tx) -> None:
 
 
 async def test_a_tool_is_found_by_meaning_once_somebody_asked(house: MeaningfulHouse) -> None:
-    tools = house.kelpie.tools
+    tools = house.kelpie.api().tools
     await tools.create(tool("pet", "kitten", "home"))
     await tools.create(tool("drive", "vehicle"))
     await house.embed_all()
@@ -58,7 +58,7 @@ async def test_a_tool_is_found_by_meaning_once_somebody_asked(house: MeaningfulH
 
 
 async def test_a_tool_that_changed_is_embedded_anew(house: MeaningfulHouse) -> None:
-    tools, custom = house.kelpie.tools, (ToolType.custom,)
+    tools, custom = house.kelpie.api().tools, (ToolType.custom,)
     made = await tools.create(tool("one", "kitten"))
     await tools.create(tool("two", "physician"))
     await tools.search(ToolSearch("x"))
@@ -80,18 +80,18 @@ async def test_a_tool_that_changed_is_embedded_anew(house: MeaningfulHouse) -> N
 @pytest.mark.parametrize("mode", ["fts", "vector", "hybrid"])
 async def test_another_organisation_finds_its_own_only(house: MeaningfulHouse, mode: str) -> None:
     theirs = house.kelpie.api(OTHERS).tools
-    await house.kelpie.tools.create(tool("ours", "kitten"))
+    await house.kelpie.api().tools.create(tool("ours", "kitten"))
     await theirs.create(tool("theirs", "kitten moggy"))
     await theirs.search(ToolSearch("cat"))
     await house.embed_all()
     wanted = ToolSearch("kitten", mode=mode)  # type: ignore[arg-type]
     assert names(await theirs.search(wanted)) == ["theirs"]
-    assert "ours" in names(await house.kelpie.tools.search(wanted))
-    assert "theirs" not in names(await house.kelpie.tools.search(wanted))
+    assert "ours" in names(await house.kelpie.api().tools.search(wanted))
+    assert "theirs" not in names(await house.kelpie.api().tools.search(wanted))
 
 
 async def test_a_model_that_fails_leaves_the_words(house: MeaningfulHouse) -> None:
-    tools = house.kelpie.tools
+    tools = house.kelpie.api().tools
     await tools.create(tool("pet", "kitten"))
     await tools.search(ToolSearch("x"))
     await house.embed_all()

@@ -12,7 +12,7 @@ from tests.agent.conftest import ended, rows, says
 
 async def make(house, **fields):
     fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"), NewBlock("persona", "I help.")))
-    return (await house.kelpie.agents.create(NewAgent(**fields))).agent
+    return (await house.kelpie.api().agents.create(NewAgent(**fields))).agent
 
 
 async def test_a_plain_answer(house):
@@ -21,12 +21,12 @@ async def test_a_plain_answer(house):
     events = await house.say(agent.id, "hi")
     assert [m.text for m in rows(events)] == ["Hello Bob"]
     assert ended(events).stop_reason is StopReason.end_turn
-    stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    stored = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [(m.role, m.text) for m in stored[1:]] == [(Role.user, "hi"), (Role.assistant, "Hello Bob")]
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.api().runs.page(RunQuery())
     assert (run.status, run.stop_reason, run.step_count) == (RunStatus.completed, StopReason.end_turn, 1)
     assert run.usage.total_tokens == 15
-    view = await house.kelpie.agents.get(agent.id)
+    view = await house.kelpie.api().agents.get(agent.id)
     assert list(view.message_ids) == [m.id for m in stored]
     assert view.agent.last_stop_reason is StopReason.end_turn
 
@@ -39,13 +39,13 @@ async def test_a_memory_edit_is_visible_in_the_very_next_model_call(house):
     assert rows(events)[1].tool_returns[0].ok
     before, after = house.model.requests
     assert "Likes tea" not in before.system and "Likes tea" in after.system
-    assert "Likes tea" in (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value
+    assert "Likes tea" in (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value
 
 
 async def test_an_edit_from_outside_is_in_the_next_prompt(house):
     agent = await make(house)
     await house.say(agent.id, "one")
-    await house.kelpie.blocks.update_by_label(agent.id, "human", {"value": "Name: Carol"})
+    await house.kelpie.api().blocks.update_by_label(agent.id, "human", {"value": "Name: Carol"})
     await house.say(agent.id, "two")
     assert "Name: Carol" in house.model.requests[-1].system
 
@@ -56,7 +56,7 @@ async def test_an_unknown_tool_is_answered_and_not_run(house):
     events = await house.say(agent.id, "go")
     result = rows(events)[1].tool_returns[0]
     assert not result.ok and "no tool named 'core_memory_append'" in result.text
-    assert (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value == "Name: Bob"
+    assert (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value == "Name: Bob"
 
 
 async def test_broken_arguments_are_told_to_the_model_and_never_sent_back(house):
@@ -74,9 +74,9 @@ async def test_a_failed_first_step_leaves_the_input_out_of_the_history(house):
     events = await house.say(agent.id, "hi")
     assert ended(events).stop_reason is StopReason.llm_api_error
     assert isinstance(ended(events).error, ModelError)
-    stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    stored = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.role for m in stored] == [Role.system]
-    (run,) = await house.kelpie.runs.list(RunQuery())
+    (run,) = await house.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.failed and run.metadata["error"]["detail"] == "upstream said no"
     house.model.script = [says("fine")]
     assert ended(await house.say(agent.id, "hi")).stop_reason is StopReason.end_turn
@@ -90,7 +90,7 @@ async def test_a_failure_after_a_step_keeps_what_was_committed(house):
     ]
     events = await house.say(agent.id, "hi")
     assert ended(events).error
-    stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    stored = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.role for m in stored[1:]] == [Role.user, Role.assistant, Role.tool]
     house.model.script = [says("fine")]
     assert rows(await house.say(agent.id, "again"))[-1].text == "fine"
@@ -156,12 +156,12 @@ async def test_append_or_create_is_one_operation(house):
         says("", ("send_message", {"message": "done"})),
     ]
     await house.say(agent.id, "note it")
-    assert (await house.kelpie.blocks.of_agent_by_label(agent.id, "notes")).value == "first"
+    assert (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "notes")).value == "first"
     assert "first" in house.model.requests[-1].system
 
 
 async def test_a_shared_block_edited_by_one_agent_is_in_the_others_next_prompt(house):
-    block = await house.kelpie.blocks.create(NewBlock("shared", "old"))
+    block = await house.kelpie.api().blocks.create(NewBlock("shared", "old"))
     one = await make(house, block_ids=(block.id,))
     two = await make(house, block_ids=(block.id,))
     await house.say(two.id, "warm up")
@@ -175,15 +175,15 @@ async def test_everything_is_there_after_a_restart(house):
     agent = await make(house)
     house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"})), says("Noted")]
     await house.say(agent.id, "I like tea")
-    before = await house.kelpie.agents.get(agent.id)
-    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
+    before = await house.kelpie.api().agents.get(agent.id)
+    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
     await house.stop()
     await house.start()
-    after = await house.kelpie.agents.get(agent.id)
+    after = await house.kelpie.api().agents.get(agent.id)
     assert (after.agent, after.blocks, after.tools, after.message_ids) == (
         before.agent, before.blocks, before.tools, before.message_ids
     )  # fmt: skip
-    assert await house.kelpie.histories.messages(agent.id, MessageQuery()) == history
+    assert await house.kelpie.api().histories.messages(agent.id, MessageQuery()) == history
     house.model.script = [says("Tea it is")]
     await house.say(agent.id, "what do I like?")
     assert "Likes tea" in house.model.requests[-1].system
@@ -193,18 +193,18 @@ async def test_everything_is_there_after_a_restart(house):
 async def test_reset_empties_history_and_the_agent_goes_on(house):
     agent = await make(house)
     await house.say(agent.id, "hi")
-    view = await house.kelpie.histories.reset(agent.id, False)
+    view = await house.kelpie.api().histories.reset(agent.id, False)
     assert len(view.message_ids) == 1
     await house.say(agent.id, "again")
     assert [p.message.text for p in house.model.requests[-1].messages] == ["again"]
-    assert len(await house.kelpie.histories.messages(agent.id, MessageQuery())) == 3
+    assert len(await house.kelpie.api().histories.messages(agent.id, MessageQuery())) == 3
 
 
 async def test_a_listing_has_relations_only_when_asked(house):
     agent = await make(house, tags=("a",), secrets={"K": "v"})
-    bare = await house.kelpie.agents.get(agent.id, Include())
+    bare = await house.kelpie.api().agents.get(agent.id, Include())
     assert (bare.blocks, bare.tools, bare.secrets) == ((), (), ())
-    full = await house.kelpie.agents.get(agent.id)
+    full = await house.kelpie.api().agents.get(agent.id)
     assert {b.label for b in full.blocks} == {"human", "persona"} and full.secrets[0].value == "v"
 
 
@@ -212,7 +212,7 @@ async def test_deleting_an_agent_leaves_nothing_behind(house):
     agent = await make(house, tools=("archival_memory_insert",))
     house.model.script = [says("", ("archival_memory_insert", {"content": "a fact"})), says("done")]
     await house.say(agent.id, "file it")
-    await house.kelpie.agents.delete(agent.id)
+    await house.kelpie.api().agents.delete(agent.id)
 
     def left(tx):
         tables = (
@@ -247,7 +247,7 @@ async def test_what_was_said_by_tool_can_be_searched(house):
 
 
 async def test_what_create_answers_is_what_is_read_back(house):
-    block = await house.kelpie.blocks.create(NewBlock("extra", "e", tags=("t",)))
+    block = await house.kelpie.api().blocks.create(NewBlock("extra", "e", tags=("t",)))
     fields = NewAgent(
         memory_blocks=(NewBlock("human", "h", tags=("b", "a")), NewBlock("persona", "p")),
         tools=("archival_memory_insert",),
@@ -257,5 +257,5 @@ async def test_what_create_answers_is_what_is_read_back(house):
         metadata={"k": 1},
     )
     for new in (fields, replace(fields, block_ids=(block.id,))):
-        made = await house.kelpie.agents.create(new)
-        assert await house.kelpie.agents.get(made.agent.id) == made
+        made = await house.kelpie.api().agents.create(new)
+        assert await house.kelpie.api().agents.get(made.agent.id) == made

@@ -53,7 +53,7 @@ async def make(house, agent_type, **fields):
         fields.setdefault("system", "You are split.")
     if agent_type == AgentType.voice_convo_agent:
         fields.setdefault("enable_sleeptime", True)
-    return await house.kelpie.agents.create(NewAgent(agent_type=AgentType(agent_type), **fields))
+    return await house.kelpie.api().agents.create(NewAgent(agent_type=AgentType(agent_type), **fields))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -87,12 +87,12 @@ async def test_what_a_type_is_made_with(house, agent_type):
     assert rules == {("exit_loop", n) for n in exits.split()} | {("continue_loop", n) for n in continues.split()}
     assert len(view.message_ids) == messages
     assert view.agent.message_buffer_autoclear is (agent_type == "workflow_agent")
-    stored = await house.kelpie.histories.messages(view.agent.id, MessageQuery())
+    stored = await house.kelpie.api().histories.messages(view.agent.id, MessageQuery())
     spoken = (Role.tool,) if agent_type in BY_TOOL else ()
     assert [m.role for m in stored] == [Role.system, Role.assistant, *spoken, Role.user][:messages]
     called = {call.name for m in stored for call in m.tool_calls}
     assert called <= {t.name for t in view.tools}, "what a model is shown it must be able to do"
-    reset = await house.kelpie.histories.reset(view.agent.id, add_default_initial=True)
+    reset = await house.kelpie.api().histories.reset(view.agent.id, add_default_initial=True)
     assert len(reset.message_ids) == messages
 
 
@@ -107,7 +107,7 @@ async def test_given_first_messages_replace_the_types_own(house, agent_type):
 
 
 async def _history(house, view):
-    return await house.kelpie.histories.messages(view.agent.id, MessageQuery())
+    return await house.kelpie.api().histories.messages(view.agent.id, MessageQuery())
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ async def _history(house, view):
 )
 async def test_types_that_need_something_say_what(house, fields, field):
     with pytest.raises(InvalidInput, match=field):
-        await house.kelpie.agents.create(NewAgent(**fields))
-    assert await house.kelpie.agents.count() == 0
+        await house.kelpie.api().agents.create(NewAgent(**fields))
+    assert await house.kelpie.api().agents.count() == 0
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_sleeptime_edits_until_it_says_that_it_is_done(house, rules):
     ]
     events = await house.say(view.agent.id, "user: I like tea")
     assert ended(events).stop_reason is StopReason.tool_rule and len(house.model.requests) == 3
-    assert (await house.kelpie.blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob likes tea."
+    assert (await house.kelpie.api().blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob likes tea."
     assert "request_heartbeat" not in house.model.requests[0].tools[0].parameters["properties"]
     assert [m.role for m in await _history(house, view)].count(Role.user) == 1, "it is not nudged"
 
@@ -229,7 +229,7 @@ async def test_voice_sleeptime_files_the_transcript_it_was_given(house):
     events = await house.say(view.agent.id, "user: hello\nuser: I go to Oslo\nassistant: When?\nuser: bye")
     assert all(r.ok for m in rows(events) for r in m.tool_returns), rows(events)
     assert ended(events).stop_reason is StopReason.tool_rule and len(house.model.requests) == 3
-    assert (await house.kelpie.blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob goes to Oslo."
+    assert (await house.kelpie.api().blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob goes to Oslo."
 
     def stored(tx):
         archive = archives.archive_of(tx, view.agent.id)

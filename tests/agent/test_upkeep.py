@@ -22,6 +22,6 @@ async def test_a_directory_that_cannot_be_read_keeps_nothing_else_from_being_swe
         world = replace(made, workspaces=unreadable)
         old = CallRecord(DEFAULT_ORGANIZATION, "old", None, CallOutcome.success, 1)
         await world.database.transact(lambda tx: tool_calls.add(tx, [old]))
-        await Cleanup(world, 1.0).sweep()
+        await Cleanup(world, 1.0).clean_up()
         left = await world.database.read(lambda tx: tool_calls.select_calls(tx, DEFAULT_ORGANIZATION, CallQuery()))
         assert left == []

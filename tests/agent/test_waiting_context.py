@@ -3,7 +3,6 @@ its results, and the wait goes on."""
 
 import pytest
 
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import ToolRule
 from kelpie.core.conversations.messages import ApprovalDecision, Role
 from kelpie.core.conversations.runs import StopReason
@@ -33,7 +32,7 @@ async def still_waits(house, agent, request):
     for _ in range(2):
         with pytest.raises(PendingApproval):
             await house.say(agent.id, "hello?")
-        await house.kelpie.dispatcher.release(agent.id)
+        await house.kelpie.runtime.dispatcher.release(agent.id)
     assert (await pending(house, agent.id)).id == request.id == (await context(house, agent))[-1].id
 
 
@@ -49,7 +48,7 @@ def has_its_result(request, prompt):
 async def test_a_context_compacted_on_request_keeps_what_waits(house, mode):
     agent, request = await waiting(house, turns=6)
     before = len(await context(house, agent))
-    await house.kelpie.api(DEFAULT_CALLER).windows.compact(agent.id, {"mode": mode})
+    await house.kelpie.api().context_windows.compact(agent.id, {"mode": mode})
     assert len(await context(house, agent)) < before and (await context(house, agent))[1].role is Role.summary
     await still_waits(house, agent, request)
     house.model.script = [says("written")]
@@ -70,7 +69,7 @@ async def test_a_context_that_is_full_is_compacted_after_the_answer_and_keeps_th
 
 async def test_what_waits_in_a_compacted_context_can_be_cancelled(house):
     agent, request = await waiting(house, turns=6)
-    await house.kelpie.api(DEFAULT_CALLER).windows.compact(agent.id, {"mode": "all"})
+    await house.kelpie.api().context_windows.compact(agent.id, {"mode": "all"})
     assert await cancelling(house).of_agent(agent.id) == {request.run_id: "cancelled"}
     house.model.script = [says("still here")]
     assert rows(await house.say(agent.id, "are you there?"))[-1].said == "still here"

@@ -31,8 +31,13 @@ def shape(path: str) -> str:
 
 def bare_app() -> FastAPI:
     """The app over nothing: it can tell its routes, and cannot answer."""
-    broker = SimpleNamespace()
-    nothing: Any = SimpleNamespace(settings=Settings(), world=SimpleNamespace(ids=None), gate=None, broker=broker)
+    nothing: Any = SimpleNamespace(
+        settings=Settings(),
+        world=SimpleNamespace(ids=None),
+        runtime=SimpleNamespace(authenticator=None, passports=None),
+        api=None,
+        connect_api=lambda serve: None,
+    )
     return create_app(nothing)
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, Case, GenerationMode
 
-from kelpie.app import open_kelpie
 from kelpie.core.settings.settings import Settings
+from kelpie.local import open_kelpie
 from kelpie.server.app import create_app
 from tests.acceptance.served import served
 from tests.conformance.things import Things

@@ -46,7 +46,7 @@ def live_variables() -> dict[str, str]:
 
 async def chosen(models: Models, provider: str) -> ModelInfo:
     """The model to test the provider with."""
-    listed = {model.name: model for model in await models.list() if model.provider_name == provider}
+    listed = {model.name: model for model in await models.all() if model.provider_name == provider}
     assert listed, f"{provider} is set up, but lists no model: {[r.error for r in await models.report()]}"
     named = os.environ.get(f"LIVE_MODEL_{provider.upper()}")
     wanted = (named,) if named else SMALL.get(provider, ())

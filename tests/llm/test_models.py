@@ -29,7 +29,7 @@ def models_of(made: Fake) -> Models:
 
 async def test_without_a_key_there_is_the_demo_alone():
     models = Models(world(), Settings())
-    assert [model.handle for model in await models.list()] == ["kelpie/demo"]
+    assert [model.handle for model in await models.all()] == ["kelpie/demo"]
     assert await models.embeddings() == []
     assert (await models.resolve("kelpie/demo")).context_window > 0
     speaker, name = models.provider("kelpie/demo")
@@ -41,7 +41,7 @@ async def test_chat_models_are_listed_in_order_and_others_are_not():
     async with fake() as made:
         made.will(answer(LISTED))
         models = models_of(made)
-        listed = await models.list()
+        listed = await models.all()
         await models.close()
     assert [model.handle for model in listed] == ["kelpie/demo", "openai/gpt-4.1", "openai/gpt-4o-mini", "openai/o3"]
     expected = ModelInfo(
@@ -65,7 +65,7 @@ async def test_a_listing_is_asked_for_once_also_by_many_at_a_time():
         made.will(answer(LISTED))
         models = models_of(made)
         found = await asyncio.gather(*(models.resolve("openai/gpt-4.1") for _ in range(20)))
-        await models.list()
+        await models.all()
         await models.close()
         assert len(made.heard) == 1
     assert {model.name for model in found} == {"gpt-4.1"}
@@ -135,7 +135,7 @@ async def test_a_provider_that_fails_hides_only_its_own_models():
     async with fake() as made:
         made.will(answer({"error": {"message": "Incorrect API key"}}, 401))
         models = models_of(made)
-        assert [model.handle for model in await models.list()] == ["kelpie/demo"]
+        assert [model.handle for model in await models.all()] == ["kelpie/demo"]
         assert (await models.resolve("kelpie/demo")).name == "demo"
         with pytest.raises(ModelError) as caught:
             await models.resolve("openai/gpt-4o")

@@ -121,7 +121,7 @@ async def test_a_listing_has_its_own_time_and_its_age():
         for fresh_s, times in ((60.0, 1), (1e-9, 2)):
             asked = models(openai_base_url=made.url, model_listing_fresh_s=fresh_s)
             before = len(made.heard)
-            assert [len(await asked.list()) for _ in range(2)] == [2, 2]
+            assert [len(await asked.all()) for _ in range(2)] == [2, 2]
             await asked.close()
             assert len(made.heard) - before == times
 
@@ -235,15 +235,15 @@ async def test_pull_remove_check_and_the_report():
         assert (local.provider, local.server, [model.name for model in local.models]) == ("ollama", "ollama", ["old"])
         assert [hidden.name for hidden in local.hidden] == ["embed"]
         assert dead.error is not None and dead.error.kind is ModelFault.connection and dead.models == ()
-        assert [model.handle for model in await made.list()] == ["kelpie/demo", "ollama/old"]
+        assert [model.handle for model in await made.all()] == ["kelpie/demo", "ollama/old"]
         assert await made.check("ollama/old") == "ready"
         assert (await made.check("kelpie/demo")).strip()
         ollama(server, new=shown())
         assert [step.status async for step in made.pull("ollama/new")] == ["success"]
-        assert [model.handle for model in await made.list()] == ["kelpie/demo", "ollama/new"]  # at once, not in minutes
+        assert [model.handle for model in await made.all()] == ["kelpie/demo", "ollama/new"]  # at once, not in minutes
         ollama(server)
         await made.remove("ollama/new")
-        assert [model.handle for model in await made.list()] == ["kelpie/demo"]
+        assert [model.handle for model in await made.all()] == ["kelpie/demo"]
         for care in (anext(made.pull("kelpie/demo")), made.remove("kelpie/demo")):
             with pytest.raises(InvalidInput, match="not on a local model server"):
                 await care

@@ -40,7 +40,7 @@ async def test_a_rollback_is_a_version_of_its_own_and_heard_by_all_who_see_the_b
     back = await history.rollback(block.id, 1)
     assert (back.value, back.label, back.description, back.version) == ("one", "diary", "mine", 4)
     assert back == await blocks.get(block.id) and sorted(heard) == [ANN, BEN]
-    newest, *older = await history.list(block.id, None, 50)
+    newest, *older = await history.page(block.id, None, 50)
     assert (newest.version, newest.restores, newest.chars) == (4, 1, 3)
     assert [each.restores for each in older] == [None] * 3
     again = await history.rollback(block.id, 3)
@@ -52,7 +52,7 @@ async def test_to_what_it_says_already_nothing_is_to_be_done(world: World) -> No
     blocks, history = Blocks(world, Heard()), BlockHistory(world, Heard())
     block = await blocks.create(NewBlock("notes", "one"))
     assert (await history.rollback(block.id, 1, expected=1)).version == 1
-    assert [each.version for each in await history.list(block.id, None, 50)] == [1]
+    assert [each.version for each in await history.page(block.id, None, 50)] == [1]
 
 
 async def test_a_rollback_that_expects_another_version_changes_nothing(world: World) -> None:
@@ -60,11 +60,11 @@ async def test_a_rollback_that_expects_another_version_changes_nothing(world: Wo
     blocks, history = Blocks(world, heard), BlockHistory(world, heard)
     block = await blocks.create(NewBlock("notes", "one"))
     await blocks.update(block.id, {"value": "two"})
-    before = await history.list(block.id, None, 50)
+    before = await history.page(block.id, None, 50)
     for expected in (1, 3):
         with pytest.raises(Conflict, match=f"has version 2, but you expected {expected}"):
             await history.rollback(block.id, 1, expected)
-    assert await history.list(block.id, None, 50) == before and heard == []
+    assert await history.page(block.id, None, 50) == before and heard == []
     assert (await history.rollback(block.id, 1, expected=2)).value == "one"
 
 
@@ -88,7 +88,7 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
     block = await blocks.create(NewBlock("notes", "1"))
     for number in range(2, 5):
         await blocks.update(block.id, {"value": str(number)})
-    assert [each.version for each in await history.list(block.id, None, 50)] == [4, 3]
+    assert [each.version for each in await history.page(block.id, None, 50)] == [4, 3]
     for version in (2, 5):
         for asked in (
             history.get(block.id, version),
@@ -100,7 +100,7 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
                 await asked
     theirs = BlockHistory(world, Heard(), rules, STRANGER)
     for asked in (
-        theirs.list(block.id, None, 50),
+        theirs.page(block.id, None, 50),
         theirs.get(block.id, 4),
         theirs.diff(block.id, None, None),
         theirs.rollback(block.id, 3),
@@ -117,7 +117,7 @@ async def test_who_it_was(world: World) -> None:
         block = await blocks.create(NewBlock("notes", "1"))
         await blocks.update(block.id, {"value": "2"})
         await history.rollback(block.id, 1)
-        by = [each.by for each in await history.list(block.id, None, 50)]
+        by = [each.by for each in await history.page(block.id, None, 50)]
         assert {(each.kind, each.id, each.key_id) for each in by} == {(kind, caller.user_id, caller.key_id)}
         assert len(by) == 3
 
@@ -153,7 +153,7 @@ async def test_whatever_is_done_the_history_tells_it(tmp_path_factory: pytest.Te
                 after = await blocks.update(block.id, {"value" if what == "write" else "description": how})
             if after.version > before.version:
                 values.append(after.value)
-        kept = await history.list(block.id, None, 50)
+        kept = await history.page(block.id, None, 50)
         assert [each.version for each in kept] == list(range(len(values), 0, -1))
         assert [(await history.get(block.id, n + 1)).value for n in range(len(values))] == values
         for each in reversed(kept):

@@ -41,7 +41,7 @@ async def test_create_and_read_back(blocks: Blocks) -> None:
     assert block == await blocks.get(block.id)
     assert (block.value, block.limit, block.tags, block.hidden) == ("ab", 5, ("t1", "t2"), False)
     assert (block.description, block.read_only, block.metadata, block.is_template) == ("desc", True, {"m": 1}, True)
-    assert [b.id for b in await blocks.list(BlockQuery(label="notes"))] == [block.id]
+    assert [b.id for b in await blocks.page(BlockQuery(label="notes"))] == [block.id]
     assert await blocks.count() == 1
 
 

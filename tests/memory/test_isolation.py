@@ -66,11 +66,11 @@ class Walk:
         shared = self.town.of_archive(one.archive)
         self.saw([each.passage.text for each in mine.found], shared, "archive", words, mode)
         self.saw([each.text for each in await archives.of_agent(one.agent.id, page, words[:3])], shared, "list", words)
-        assert {each.organization_id for each in await archives.list(ArchiveQuery(page))} <= {one.agent.organization_id}
+        assert {each.organization_id for each in await archives.page(ArchiveQuery(page))} <= {one.agent.organization_id}
         for agent_id, allowed in ((None, own), (one.agent.id, {one.number})):
             found = await messages.search(MessageSearch(words, 20, agent_id, mode=mode))
             self.saw([message.said for message, _ in found.found], allowed, "messages", words, mode)
-        self.saw([message.said for message in await messages.list(MessageQuery(limit=5))], own, "messages")
+        self.saw([message.said for message in await messages.page(MessageQuery(limit=5))], own, "messages")
 
     async def trespass(self, one: Inhabitant) -> None:
         """Somebody else's ids lead nowhere."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.passages import NewPassage, PassageQuery
@@ -51,7 +51,7 @@ async def test_a_model_that_gives_other_vectors_under_its_name_costs_the_meaning
 ) -> None:
     house: Any = await MeaningfulHouse(tmp_path / "kelpie.db").start()
     try:
-        agent, archives = await house.agent(), house.kelpie.api(DEFAULT_CALLER).archives
+        agent, archives = await house.agent(), house.kelpie.api().archives
         await archives.remember(agent, NewPassage("a cat"))
         monkeypatch.setattr(meaningful, "DIMENSIONS", 32)
         for _ in range(2):

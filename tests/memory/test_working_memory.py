@@ -88,7 +88,7 @@ async def test_agents_and_organisations_are_apart(memory: WorkingMemory, world: 
     for door, agent_id in ((memory, NOBODY), (stranger, BEN)):
         for asked in (
             door.get(agent_id, "k"),
-            door.list(agent_id, EntryQuery()),
+            door.page(agent_id, EntryQuery()),
             door.put(agent_id, "k", 1),
             door.update(agent_id, "k", Increment(1)),
             door.delete(agent_id, "k"),
@@ -120,7 +120,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "get":
             await memory.get(ANN, "stays")
         case "list":
-            assert [each.key for each in await memory.list(ANN, EntryQuery())] == ["stays"]
+            assert [each.key for each in await memory.page(ANN, EntryQuery())] == ["stays"]
         case "update":
             assert (await memory.update(ANN, "k", Increment(5))).value == 5, "it begins anew"
             await memory.delete(ANN, "k")
@@ -131,7 +131,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "put another":
             await memory.put(ANN, "other", 1)
         case _:
-            await Cleanup(world, 1.0).sweep()
+            await Cleanup(world, 1.0).clean_up()
     clock.at = NOW
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
@@ -146,7 +146,7 @@ async def test_upkeep_sweeps_all_that_is_over_and_nothing_else(
     await memory.put(BEN, "later", 1, 100)
     await memory.put(BEN, "never", 1)
     clock.at += SECOND
-    await Cleanup(world, 1.0).sweep()
+    await Cleanup(world, 1.0).clean_up()
     assert sorted(await stored(world)) == [(BEN, "later"), (BEN, "never")]
 
 
@@ -221,7 +221,7 @@ async def test_the_bounds_hold_and_what_shrinks_may_always_be_written(world: Wor
 
 async def keys(memory: WorkingMemory, **fields: Any) -> list[str]:
     page = Page(**{"order_by": "key", "descending": False, "limit": 100, **fields.pop("page", {})})
-    return [entry.key for entry in await memory.list(ANN, EntryQuery(page=page, **fields))]
+    return [entry.key for entry in await memory.page(ANN, EntryQuery(page=page, **fields))]
 
 
 async def test_lists_by_prefix_time_and_order(memory: WorkingMemory, clock: Clock) -> None:

@@ -115,7 +115,7 @@ async def test_the_tools_of_every_organization_are_brought_up_at_the_start(
             "DELETE FROM tools WHERE organization_id = ? AND name = 'memory'", (organization,)
         )
     )
-    await kelpie._furnish()  # pyright: ignore[reportPrivateUsage]
+    await kelpie.seed_defaults()
     body = {"name": "joe", "organization_id": organization}
     joe = {"user_id": (await client.post("/v1/admin/users/", json=body)).json()["id"]}
     assert len((await client.get("/v1/tools/?name=memory", headers=joe)).json()) == 1

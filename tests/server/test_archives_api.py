@@ -379,7 +379,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
         theirs.detach(agent_id, archive_id),
         theirs.search_of_agent(agent_id, query),
         theirs.search(archive_id, query),
-        theirs.list(ArchiveQuery(Page(after=archive_id))),
+        theirs.page(ArchiveQuery(Page(after=archive_id))),
     ]
     for call in refused:
         with pytest.raises(NotFound):
@@ -387,7 +387,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
     assert (await theirs.search(None, query)).found == []
     assert await theirs.of_agent(agent_id, page) == []
     assert await theirs.get_many([archive_id]) == {}
-    assert [one.id for one in await theirs.list(ArchiveQuery())] == [own.id]
+    assert [one.id for one in await theirs.page(ArchiveQuery())] == [own.id]
     await theirs.delete(own.id)
     assert await rows(kelpie) == before
 
@@ -399,5 +399,5 @@ async def test_a_large_archive_is_swept_up_by_itself(client: httpx.AsyncClient, 
     assert (await client.delete(f"/v1/archives/{archive['id']}")).status_code == 204
     assert (await client.get(f"/v1/archives/{archive['id']}")).status_code == 404
     assert (await client.post("/v1/passages/search", json={"query": "apple"})).json() == []
-    await kelpie._upkeep.sweep()
+    await kelpie._cleanup.clean_up()
     assert set((await rows(kelpie)).values()) == {0}

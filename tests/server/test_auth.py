@@ -12,7 +12,6 @@ import pytest
 from kelpie.accounts.login_failures import FAILURES_MAX
 from kelpie.accounts.password import generate, hashed
 from kelpie.app import Kelpie
-from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.ids import DEFAULT_USER
 from kelpie.world.ids import RandomIds
 from tests.server.rig import SDK_HEADERS, client_of, make_agent, open_house
@@ -171,7 +170,7 @@ async def test_guessing_is_slowed_down_and_who_is_known_is_not(locked: Kelpie, d
 
 
 async def test_the_operator_acts_for_any_user_and_a_key_for_its_own(locked: Kelpie) -> None:
-    doors = locked.api(DEFAULT_CALLER)
+    doors = locked.api()
     organization = await doors.organizations.create("acme")
     joe, ann = [await doors.users.create(name, organization.id) for name in ("joe", "ann")]
     key = await make_key(locked, user_id=joe.id)
@@ -194,7 +193,7 @@ async def test_the_operator_acts_for_any_user_and_a_key_for_its_own(locked: Kelp
 
 
 async def test_a_user_who_moves_or_goes_is_noticed_at_once(locked: Kelpie) -> None:
-    doors = locked.api(DEFAULT_CALLER)
+    doors = locked.api()
     one, two = [await doors.organizations.create(name) for name in ("one", "two")]
     joe = await doors.users.create("joe", one.id)
     key = await make_key(locked, user_id=joe.id)

@@ -152,7 +152,7 @@ async def test_after_its_time_a_stream_is_gone_and_swept(tmp_path: Path) -> None
         answer = await client.post(f"/v1/runs/{run_id}/stream", json={})
         assert answer.status_code == 410 and run_id in answer.json()["detail"]
         assert await kelpie.world.database.read(lambda tx: run_events.needs_cleanup(tx, clock.now()))
-        await kelpie._upkeep.sweep()  # pyright: ignore[reportPrivateUsage]
+        await kelpie._cleanup.clean_up()  # pyright: ignore[reportPrivateUsage]
         assert not await kelpie.world.database.read(lambda tx: run_events.after(tx, run_id, 0, 10))
         assert (await client.get(f"/v1/runs/{run_id}")).json()["status"] == "completed"
 
@@ -328,7 +328,7 @@ async def test_what_waits_for_a_stopped_agent_ends_with_the_reason(
     runs = [(await client.post(path, json={"input": text})).json() for text in ("one", "two")]
     async with asyncio.timeout(20):
         await puppet.waiting.wait()
-    stopping = asyncio.create_task(kelpie.agents.stop(agent))
+    stopping = asyncio.create_task(kelpie.api().agents.stop(agent))
     await asyncio.sleep(0)
     gate.set()
     await stopping

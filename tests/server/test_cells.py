@@ -54,12 +54,14 @@ async def _house(
         other = await make_agent(outside, name="two", memory_blocks=private, tools=tools)
         if asked_by_other:
             chain = chain.asked_by(AgentId(other["id"]))
-        view = await kelpie.agents.get(AgentId(own["id"]))
+        view = await kelpie.api().agents.get(AgentId(own["id"]))
         call = CallContext(view.agent, kelpie.world.clock.now(), kelpie.world.ids.uuid(), chain=chain)
         listener = socket.create_server(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with ExitStack() as stack:
-            way = stack.enter_context(ApiCallback(kelpie.passports, kelpie.world.clock).opened(TOOL, call, 30.0))
+            way = stack.enter_context(
+                ApiCallback(kelpie.runtime.passports, kelpie.world.clock).opened(TOOL, call, 30.0)
+            )
             assert kelpie.broker.api is not None
             serving = await kelpie.broker.serve_api(listener, way.passport)
             bearer = {"Authorization": f"Bearer {way.passport}"}
@@ -255,11 +257,11 @@ async def test_while_code_waits_its_agent_cannot_be_asked_by_whom_it_asks_otherw
         )
         await house.puppet.waiting.wait()
         here, there = (AgentId(house.own["id"]), ""), (AgentId(house.other["id"]), "")
-        with pytest.raises(ToolError, match="itself waiting"), house.kelpie.waits.waiting(there, here):
+        with pytest.raises(ToolError, match="itself waiting"), house.kelpie.runtime.wait_graph.waiting(there, here):
             pass
         held.set()
         assert (await first).status_code == 200
-        with house.kelpie.waits.waiting(there, here):
+        with house.kelpie.runtime.wait_graph.waiting(there, here):
             pass  # nobody waits any more
 
 

@@ -178,7 +178,7 @@ async def test_another_organisation_sees_no_conversation(client: httpx.AsyncClie
     made = await opened(client, agent["id"], isolated_block_labels=["human"])
     theirs = kelpie.api(STRANGERS)
     key = ConversationId(made["id"])
-    assert await theirs.conversations.list(ConversationQuery(show_hidden=True)) == []
+    assert await theirs.conversations.page(ConversationQuery(show_hidden=True)) == []
     for attempt in (
         theirs.conversations.get(key),
         theirs.conversations.update(key, {"summary": "x"}),

@@ -150,13 +150,13 @@ async def test_another_organisation_sees_no_group(client: httpx.AsyncClient, kel
     agent = (await make_agent(client))["id"]
     group = GroupId((await made_group(client, [agent]))["id"])
     theirs = kelpie.api(STRANGERS).groups
-    assert await theirs.list(GroupQuery(show_hidden=True)) == [] and await theirs.count() == 0
+    assert await theirs.page(GroupQuery(show_hidden=True)) == [] and await theirs.count() == 0
     await unseen(
         theirs.get(group),
         theirs.update(group, {"description": "x"}),
         theirs.delete(group),
         theirs.reset_messages(group),
-        theirs.list(GroupQuery(agent_id=AgentId(agent))),
+        theirs.page(GroupQuery(agent_id=AgentId(agent))),
     )
 
 
@@ -196,5 +196,5 @@ async def test_jobs(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     assert (await client.get(f"/v1/jobs/{done.id}")).status_code == 404
     assert (await client.get("/v1/jobs/bad")).status_code == 422
     theirs = kelpie.api(STRANGERS).jobs
-    assert await theirs.list(JobQuery()) == []
+    assert await theirs.page(JobQuery()) == []
     await unseen(theirs.get(waiting.id), theirs.cancel(waiting.id), theirs.delete(waiting.id))

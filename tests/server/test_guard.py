@@ -79,7 +79,7 @@ async def test_a_page_of_another_site_cannot_use_the_server(
 ) -> None:
     answer = await client.request(method, "/v1/agents/", headers={"Origin": origin, **JSON}, content=b"{}")
     assert answer.status_code == 403
-    assert await kelpie.agents.count() == 0
+    assert await kelpie.api().agents.count() == 0
 
 
 async def test_a_simple_form_post_from_another_site_changes_nothing(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
@@ -89,7 +89,7 @@ async def test_a_simple_form_post_from_another_site_changes_nothing(client: http
     # The same without an Origin, from a browser that only tells the site.
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Content-Type": "text/plain"}
     assert (await client.post("/v1/agents/", headers=headers, content=b'{"name":"x"}')).status_code == 403
-    assert await kelpie.agents.count() == 0
+    assert await kelpie.api().agents.count() == 0
 
 
 async def test_a_cross_site_image_is_refused_but_a_link_is_followed(client: httpx.AsyncClient) -> None:
@@ -167,7 +167,7 @@ async def test_a_body_that_stops_coming_is_not_waited_for(tmp_path: Path) -> Non
     async with open_house(tmp_path, stall_s=0.01) as (kelpie, _), client_of(kelpie) as client:
         async with asyncio.timeout(60):
             assert (await client.post("/v1/agents/", content=stalls(), headers=JSON)).status_code == 408
-        assert await kelpie.agents.count() == 0
+        assert await kelpie.api().agents.count() == 0
 
 
 # --- tracing ----------------------------------------------------------------------------------------------------------

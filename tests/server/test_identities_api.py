@@ -261,14 +261,14 @@ async def test_nobody_sees_the_identities_of_others(client: httpx.AsyncClient, k
         theirs.attach_to_agent(agent, own.id),
         theirs.attach_to_block(block, own.id),
         theirs.detach_from_agent(agent, mine),
-        theirs.list(IdentityQuery(Page(before=mine))),
+        theirs.page(IdentityQuery(Page(before=mine))),
     ]
     for call in refused:
         with pytest.raises(NotFound):
             await call
     with pytest.raises(Conflict):
         await kelpie.api(Caller()).agents.update(agent, {"identity_ids": (own.id,)})
-    assert [one.id for one in await theirs.list(IdentityQuery())] == [own.id]
+    assert [one.id for one in await theirs.page(IdentityQuery())] == [own.id]
     assert await theirs.count() == 1
     assert await ids(client, f"/v1/identities/{mine}/agents") == [agent]
     assert (await client.get("/v1/identities/")).json()[0]["name"] == "Ann"

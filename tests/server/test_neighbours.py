@@ -54,7 +54,7 @@ async def test_nobody_sees_or_changes_what_is_anothers(
 ) -> None:
     kelpie, client, both = street
     asker, other = both if from_first else reversed(both)
-    await kelpie.gate.close()  # the last use of a key, in an example before this one, is written down
+    await kelpie.runtime.authenticator.close()  # the last use of a key, in an example before this one, is written down
     before = await rows_of(kelpie, other)
     assert sum(map(len, before.values())) > 40, "there is something to protect"
     whole = body_for(other)

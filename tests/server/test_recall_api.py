@@ -144,15 +144,15 @@ async def test_messages_from_elsewhere(client: httpx.AsyncClient, puppet: Puppet
 async def test_another_organisation_finds_nothing(client: httpx.AsyncClient, puppet: Puppet, kelpie: Kelpie) -> None:
     one, _ = await talk(client, puppet)
     theirs = kelpie.api(STRANGERS)
-    assert await theirs.recall.list(MessageQuery()) == []
+    assert await theirs.message_search.page(MessageQuery()) == []
     for words in ("apple", ""):
-        assert (await theirs.recall.search(MessageSearch(words))).found == []
+        assert (await theirs.message_search.search(MessageSearch(words))).found == []
     ours = (await client.get("/v1/messages/")).json()[0]["id"]
     for attempt in (
-        theirs.recall.list(MessageQuery(after=ours)),
-        theirs.recall.add(AgentId(one), ()),
-        theirs.drafts.payload(AgentId(one), ()),
-        theirs.drafts.generate(AgentId(one), "x"),
+        theirs.message_search.page(MessageQuery(after=ours)),
+        theirs.message_search.add(AgentId(one), ()),
+        theirs.model_previews.payload(AgentId(one), ()),
+        theirs.model_previews.generate(AgentId(one), "x"),
     ):
         with pytest.raises(NotFound):
             await attempt

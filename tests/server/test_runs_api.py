@@ -136,7 +136,7 @@ async def test_what_people_think_of_a_step(client: httpx.AsyncClient, kelpie: Ke
     assert await ids_of(client, "/v1/steps/", after=newer) == [older] and await ids_of(client, "/v1/steps/", limit=1)
 
     theirs = kelpie.api(STRANGERS).runs
-    assert await theirs.steps(StepQuery()) == [] and await theirs.list(RunQuery()) == []
+    assert await theirs.steps(StepQuery()) == [] and await theirs.page(RunQuery()) == []
     assert (await client.get("/v1/steps/step-00000000-0000-4000-8000-0000000000ff/messages")).json() == []
 
 

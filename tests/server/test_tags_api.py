@@ -30,7 +30,7 @@ async def test_tags_follow_what_carries_them(client: httpx.AsyncClient, kelpie: 
     assert await listed(name="tag") == await listed(query_text="TAG") == ["tagA", "tagB"]
     assert await listed(name="100%") == []
     other = Caller(organization_id=OrganizationId("org-00000000-0000-4000-8000-000000000009"))
-    assert await kelpie.api(other).tags.list(Page()) == []
+    assert await kelpie.api(other).tags.page(Page()) == []
     await client.delete(f"/v1/agents/{agent['id']}")
     assert await listed() == ["alpha", "tagA"]
     await client.patch(f"/v1/blocks/{block['id']}", json={"tags": ["new"]})

@@ -142,7 +142,7 @@ async def test_an_answer_that_was_acknowledged_survives_a_server_that_stops(
     async with open_house(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:
         agent = await make(client)
         await waits(client, puppet, f"/v1/agents/{agent}/messages")
-        monkeypatch.setattr(kelpie.backlog, "submit", lambda *_: None)  # nobody takes it up in this life
+        monkeypatch.setattr(kelpie.runtime.run_queue, "submit", lambda *_: None)  # nobody takes it up in this life
         run = (await client.post(f"/v1/agents/{agent}/messages/async", json=answers(RULING))).json()
         assert (await client.get(f"/v1/runs/{run['id']}")).json()["status"] == "created"
     async with open_house(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:

@@ -31,8 +31,11 @@ from kelpie.agent.journal.call_records import of_answers
 from kelpie.agent.journal.entries import CommitResult
 from kelpie.agent.live import spending
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.recovery import Recovery
+from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.prompt import context
 from kelpie.agent.resources import agents, manual_tool_call
 from kelpie.agent.resources.conversations import Conversations
@@ -40,7 +43,6 @@ from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, tool_phase, turn_state
 from kelpie.agent.turn import loop as turn
-from kelpie.app import Kelpie
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
@@ -149,7 +151,7 @@ def an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost(patch: pytest.Mon
 
 
 def a_write_in_doubt_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Kelpie, "_look_again", lambda *_: None)
+    patch.setattr(Recovery, "reread_everything", lambda *_: None)
 
 
 def a_write_whose_caller_is_gone_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -170,7 +172,7 @@ def an_emptied_history_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(agents.Agents, "touched", lambda *_: None)
+    patch.setattr(LiveAgents, "reload", lambda *_: None)
 
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -232,19 +234,19 @@ def _without_interrupted(*arguments: Any) -> Any:
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(_kelpie: Kelpie) -> None:
+    async def nothing(_worker: MaintenanceWorker) -> None:
         return
 
-    patch.setattr(Kelpie, "_keep_recovering", nothing)
+    patch.setattr(MaintenanceWorker, "run", nothing)
 
 
 def recovery_is_tried_once(patch: pytest.MonkeyPatch) -> None:
-    async def once(self: Kelpie) -> None:
+    async def once(self: MaintenanceWorker) -> None:
         with contextlib.suppress(StorageError):
-            await self._recover()
+            await self._recovery.recover_all()
         await asyncio.Event().wait()
 
-    patch.setattr(Kelpie, "_keep_recovering", once)
+    patch.setattr(MaintenanceWorker, "run", once)
 
 
 def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> None:
@@ -252,27 +254,27 @@ def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> Non
 
 
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
-    async def answer_open(self: turn.TurnLoop, reply: Any, left: Any) -> bool:
+    async def answer_open(self: turn.Turn, reply: Any, left: Any) -> bool:
         earlier = [row for row in self._said if row.step_id != reply.step_id]
         planned = await self._planned(reply.tool_calls, earlier, reply.step_id, self._words(reply))
         again = [each for each in planned if each.call in left]
         return await self._answer_one_by_one(reply.step_id, again)
 
-    patch.setattr(turn.TurnLoop, "answer_open", answer_open)
+    patch.setattr(turn.Turn, "answer_open", answer_open)
 
 
 def the_listener_is_not_told_of_a_failure(patch: pytest.MonkeyPatch) -> None:
-    original = TurnStream.tell
+    original = TurnStream.emit
 
     def tell(self: TurnStream, event: Any) -> None:
         if not (isinstance(event, TurnEnded) and event.error):
             original(self, event)
 
-    patch.setattr(TurnStream, "tell", tell)
+    patch.setattr(TurnStream, "emit", tell)
 
 
 def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> None:
-    events, commit = TurnStream.events, turn.TurnLoop._commit
+    events, commit = TurnStream.events, turn.Turn._commit
     left: set[TurnStream] = set()
 
     async def listened(self: TurnStream) -> Any:
@@ -285,22 +287,22 @@ def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> No
             if not ended:
                 left.add(self)
 
-    async def committed(self: turn.TurnLoop, *arguments: Any, **options: Any) -> bool:
+    async def committed(self: turn.Turn, *arguments: Any, **options: Any) -> bool:
         if self._turn in left:
             raise asyncio.CancelledError
         return await commit(self, *arguments, **options)
 
     patch.setattr(TurnStream, "events", listened)
-    patch.setattr(turn.TurnLoop, "_commit", committed)
+    patch.setattr(turn.Turn, "_commit", committed)
 
 
 def a_turn_that_goes_on_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
-    original = turn.TurnLoop.__init__
+    original = turn.Turn.__init__
 
-    def begin(self: turn.TurnLoop, *arguments: Any, said: object = (), **options: Any) -> None:
+    def begin(self: turn.Turn, *arguments: Any, said: object = (), **options: Any) -> None:
         original(self, *arguments, **options)
 
-    patch.setattr(turn.TurnLoop, "__init__", begin)
+    patch.setattr(turn.Turn, "__init__", begin)
 
 
 def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
@@ -403,7 +405,7 @@ def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None:
         return
 
-    patch.setattr(Cleanup, "sweep", nothing)
+    patch.setattr(Cleanup, "clean_up", nothing)
 
 
 def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:

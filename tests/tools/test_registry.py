@@ -107,7 +107,7 @@ async def test_the_schema_gives_the_name(tools: Tools) -> None:
 async def test_what_cannot_be_a_tool_is_refused(tools: Tools, new: NewTool, error: Any, problem: str) -> None:
     with pytest.raises(error, match=problem):
         await tools.create(new)
-    assert await tools.list(ToolQuery()) == []
+    assert await tools.page(ToolQuery()) == []
 
 
 async def test_update(tools: Tools, heard: Heard, world: World) -> None:

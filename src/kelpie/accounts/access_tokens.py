@@ -81,8 +81,7 @@ class AccessTokens:
         finally:
             self._changed()
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, agent_id: AgentId | None, limit: int, offset: int) -> tuple[list[AccessToken], bool]:
+    async def page(self, agent_id: AgentId | None, limit: int, offset: int) -> tuple[list[AccessToken], bool]:
         """The tokens that have not expired, the newest first, and True if there are more after them."""
         now, within = self._world.clock.now(), self._caller.organization_id
         found = await self._world.database.read(lambda tx: rows.live(tx, within, now, agent_id, limit + 1, offset))

@@ -93,8 +93,7 @@ class ApiKeys:
     def _reaches(self, organization: OrganizationId) -> bool:
         return self._caller.operator or organization == self._caller.organization_id
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, page: Page) -> list[ApiKey]:
+    async def page(self, page: Page) -> list[ApiKey]:
         """Raises InvalidInput for an invalid page."""
         within = None if self._caller.operator else self._caller.organization_id
         return await self._world.database.read(lambda tx: rows.page(tx, within, page))

@@ -147,8 +147,7 @@ class Identities:
 
         return await self._world.database.transact(write)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: IdentityQuery) -> list[Identity]:
+    async def page(self, query: IdentityQuery) -> list[Identity]:
         """Raises NotFound for an unknown cursor, and InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
 

@@ -91,8 +91,7 @@ class Organizations:
             raise NotFound("Organization", organization)
         return rows.get_organization(tx, organization)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, page: Page) -> list[Organization]:
+    async def page(self, page: Page) -> list[Organization]:
         """Raises InvalidInput for an invalid page."""
         if self._caller.operator:
             return await self._world.database.read(lambda tx: rows.organizations_page(tx, page))

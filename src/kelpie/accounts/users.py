@@ -90,8 +90,7 @@ class Users:
         if not self._caller.operator and organization != self._caller.organization_id:
             raise NotFound(what, key)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, page: Page) -> list[User]:
+    async def page(self, page: Page) -> list[User]:
         """Raises InvalidInput for an invalid page."""
         within = None if self._caller.operator else self._caller.organization_id
         return await self._world.database.read(lambda tx: rows.users_page(tx, within, page))

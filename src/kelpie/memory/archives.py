@@ -244,8 +244,7 @@ class Archives:
         """The archives with these ids; those that do not exist are left out."""
         return await self._world.database.read(lambda tx: rows.get_many(tx, self._organization, ids))
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: ArchiveQuery) -> list[Archive]:
+    async def page(self, query: ArchiveQuery) -> list[Archive]:
         """Raises NotFound for an unknown cursor, and InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
 

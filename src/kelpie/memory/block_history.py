@@ -27,17 +27,17 @@ class Difference:
 
 
 class BlockHistory:
-    """Of blocks of the caller's organisation. `touched` is told which agents must reload, after the commit."""
+    """Of blocks of the caller's organisation. `reload_agents` is called after the commit."""
 
     def __init__(
         self,
         world: World,
-        touched: Callable[[Iterable[AgentId]], None],
+        reload_agents: Callable[[Iterable[AgentId]], None],
         rules: BlockRules = DEFAULT_RULES,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
-        self._touched = touched
+        self._reload_agents = reload_agents
         self._kept = rules.versions_kept
         self._caller = caller
 
@@ -73,15 +73,14 @@ class BlockHistory:
             return block, affected
 
         block, affected = await self._world.database.transact(write)
-        self._touched(affected)
+        self._reload_agents(affected)
         return block
 
     def _block(self, tx: Tx, block_id: BlockId, *, lock: bool = False) -> Block:
         row_ownership.block(tx, self._caller.organization_id, block_id)
         return blocks.get(tx, block_id, lock=lock)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, block_id: BlockId, before: int | None, limit: int) -> list[BlockVersion]:
+    async def page(self, block_id: BlockId, before: int | None, limit: int) -> list[BlockVersion]:
         """The versions that are kept, the newest first, without their values. Raises NotFound."""
         return await self._world.database.read(
             lambda tx: rows.select(tx, self._block(tx, block_id), self._kept, before, limit)

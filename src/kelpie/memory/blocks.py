@@ -85,17 +85,17 @@ def _check_as_agent(block: Block, changes: Mapping[str, Any]) -> None:
 
 
 class Blocks:
-    """Blocks of the caller's organisation. `touched` is told which agents must reload, after the commit."""
+    """Blocks of the caller's organisation. `reload_agents` is called after the commit."""
 
     def __init__(
         self,
         world: World,
-        touched: Callable[[Iterable[AgentId]], None],
+        reload_agents: Callable[[Iterable[AgentId]], None],
         rules: BlockRules = DEFAULT_RULES,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
-        self._touched = touched
+        self._reload_agents = reload_agents
         self._rules = rules
         self._author = author_of(caller)
         self._as_agent = caller.passport is not None
@@ -144,12 +144,12 @@ class Blocks:
         values = _checked(changes)
         change = Change(self._author, self._world.clock.now(), self._rules.versions_kept)
         block, _, affected = await self._world.database.transact(lambda tx: rows.update(tx, which(tx), values, change))
-        self._touched(affected)
+        self._reload_agents(affected)
         return block
 
     async def delete(self, block_id: BlockId) -> None:
         """Removes the block from everywhere. Raises NotFound."""
-        self._touched(await self._world.database.transact(lambda tx: rows.delete(tx, self._ours(tx, block_id))))
+        self._reload_agents(await self._world.database.transact(lambda tx: rows.delete(tx, self._ours(tx, block_id))))
 
     async def agents_of(self, block_id: BlockId, page: Page) -> list[AgentId]:
         """The agents that carry the block; none for an unknown block."""
@@ -194,7 +194,7 @@ class Blocks:
             return agent_views.one(tx, agent_id, EVERYTHING), others
 
         view, others = await self._world.database.transact(write)
-        self._touched((agent_id, *others))
+        self._reload_agents((agent_id, *others))
         return view
 
     def _ours(self, tx: Tx, block_id: BlockId) -> BlockId:
@@ -211,11 +211,10 @@ class Blocks:
             raise NotFound("Block", label)
         return block
 
-    def _create(self, tx: Tx, made: Sequence[Block]) -> "list[Block]":
+    def _create(self, tx: Tx, made: Sequence[Block]) -> list[Block]:
         rows.insert(tx, made, self._author)
         return [replace(block, tags=tuple(sorted(set(block.tags)))) for block in made]
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: BlockQuery) -> list[Block]:
+    async def page(self, query: BlockQuery) -> list[Block]:
         """Raises InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))

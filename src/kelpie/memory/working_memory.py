@@ -145,7 +145,7 @@ class WorkingMemory:
             raise NotFound("Entry", key)
         return found
 
-    async def list(self, agent_id: AgentId, query: EntryQuery) -> "list[WorkingMemoryEntry]":  # type: ignore[valid-type]
+    async def page(self, agent_id: AgentId, query: EntryQuery) -> list[WorkingMemoryEntry]:
         """Raises NotFound for an unknown agent or a cursor that is gone."""
         return await self._seen(agent_id, lambda tx: rows.select(tx, agent_id, query))
 

@@ -122,7 +122,8 @@ _ROUTERS = (
 def create_app(kelpie: "Kelpie") -> FastAPI:
     """The application over a `Kelpie` that its caller starts and stops."""
     app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
-    app.state.kelpie = kelpie
+    app.state.api = kelpie.api
+    app.state.authenticator = kelpie.runtime.authenticator
     for router in _ROUTERS:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.add_api_route("/", _to_docs, include_in_schema=False)
@@ -130,7 +131,10 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     missing_routes.register(app)
     settings = kelpie.settings
     # The middleware added last is the first to see a request.
-    app.add_middleware(AuthenticationMiddleware, kelpie=kelpie)
+    runtime = kelpie.runtime
+    app.add_middleware(
+        AuthenticationMiddleware, authenticator=runtime.authenticator, passports=runtime.passports, api=kelpie.api
+    )
     app.add_middleware(LatestPrefix)
     app.add_middleware(
         CORSMiddleware,
@@ -147,7 +151,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         protected=settings.protected,
     )
     app.add_middleware(RequestLog, ids=kelpie.world.ids)
-    kelpie.broker.api = CellServer(app).serve
+    kelpie.connect_api(CellServer(app).serve)
     return app
 
 

@@ -5,7 +5,6 @@ loses nor doubles any of them. It spends from the agent's budget, and does nothi
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kelpie.actors.periodic import PeriodicWorker
@@ -13,11 +12,11 @@ from kelpie.agent.facts.fact_commit import FactCommit
 from kelpie.agent.facts.model_answer import ExtractedFacts
 from kelpie.agent.facts.model_prompt import is_heard
 from kelpie.agent.facts.model_question import Question, Reading, Unusable
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import KelpieError, ModelError, ModelFault, NotFound
-from kelpie.core.ids import AgentId
 from kelpie.core.memory.facts import FACTS_MAX, FactState
 from kelpie.core.permissions.policies import NO_POLICY, Policy, warrant
 from kelpie.core.time import MICROS_PER_SECOND, Micros
@@ -57,7 +56,7 @@ class _Piece:
 
 
 class FactExtractor:
-    """The background work on facts of one server. `spent` tells an agent that something was spent for it."""
+    """The background work on facts of one server."""
 
     def __init__(
         self,
@@ -65,14 +64,14 @@ class FactExtractor:
         models: Models,
         embeddings: Embeddings,
         pauses: Pauses,
-        spent: Callable[[AgentId], None],
+        live_agents: LiveAgents,
         policy: Policy = NO_POLICY,
     ) -> None:
         self._world = world
         self._models = models
         self._pauses = pauses
         self._learning = FactCommit(world, embeddings)
-        self._spent = spent
+        self._live_agents = live_agents
         self._policy = policy
         self._worker = PeriodicWorker(self._round, failed=_report, retry_s=LOOK_EVERY_S)
 
@@ -139,7 +138,7 @@ class FactExtractor:
             reading = Reading(ExtractedFacts(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
         await self._learning.commit(agent, state, after, reading)
-        self._spent(agent.id)
+        self._live_agents.invalidate_spending(agent.id)
 
     def _left_out(self, state: FactState, after: FactState, error: Exception) -> FactState:
         _log.warning(

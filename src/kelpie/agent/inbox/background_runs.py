@@ -1,11 +1,10 @@
-"""The door to background runs: accept one, and follow what it tells, from the beginning or after a break.
+"""The resource of background runs: accept one, and follow what it tells, from the beginning or after a break.
 
 A run is stored with its input before it is acknowledged. What it tells is read from the database and nowhere else, so
 every follower sees the same, however late or slow it is, and holds up nobody.
 """
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 
 from kelpie.agent.events import event_json
 from kelpie.agent.events.event_notifier import RunNotifier
@@ -46,14 +45,6 @@ LOOK_S = 2.0  # how long a follower trusts that it would be told of news
 RETRY_AFTER_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Backstage:
-    """What the background work of one process shares."""
-
-    backlog: RunQueue
-    broadcast: RunNotifier
-
-
 class BackgroundRuns:
     """Background runs of the caller's organisation."""
 
@@ -62,14 +53,15 @@ class BackgroundRuns:
         world: World,
         models: Models,
         settings: Settings,
-        backstage: Backstage,
+        run_queue: RunQueue,
+        notifier: RunNotifier,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._models = models
         self._settings = settings
-        self._backlog = backstage.backlog
-        self._broadcast = backstage.broadcast
+        self._run_queue = run_queue
+        self._notifier = notifier
         self._organization = caller.organization_id
         self._passport = caller.passport
 
@@ -82,8 +74,8 @@ class BackgroundRuns:
         if self._passport is not None:
             send = on_behalf(send, agent_id, self._passport)
         if not send_preparation.is_plain(send):
-            doors = self._world, self._models, self._settings, self._organization
-            send = await send_preparation.outfitted(*doors, agent_id, send)
+            shared = self._world, self._models, self._settings, self._organization
+            send = await send_preparation.outfitted(*shared, agent_id, send)
         run = Run(
             id=self._world.ids.new(RunId),
             agent_id=agent_id,
@@ -96,7 +88,7 @@ class BackgroundRuns:
             callback_url=send.callback_url,
         )
 
-        given, keeper = send.given, self._backlog.keeper(agent_id, send.conversation) if send.alone else None
+        given, keeper = send.given, self._run_queue.keeper(agent_id, send.conversation) if send.alone else None
 
         def write(tx: Tx) -> Run:
             row_ownership.agent(tx, self._organization, agent_id)
@@ -118,7 +110,7 @@ class BackgroundRuns:
 
         stored = await self._world.database.transact(write)
         if stored.status in UNFINISHED:
-            self._backlog.submit(StoredRun(stored.id, agent_id, stored.conversation_id))
+            self._run_queue.submit(StoredRun(stored.id, agent_id, stored.conversation_id))
         return stored
 
     async def find(self, run_id: RunId) -> Run:
@@ -154,7 +146,7 @@ class BackgroundRuns:
     async def follow(self, run_id: RunId) -> AsyncGenerator[TurnEvent, None]:
         """What the run has told and will tell, to its end. Raises NotFound, or StorageError when it stands still."""
         number = 0
-        with self._broadcast.listen(run_id) as ear:
+        with self._notifier.listen(run_id) as ear:
             while True:
                 ear.clear()
                 batches, status = await self._world.database.read(lambda tx, n=number: _look(tx, run_id, n))

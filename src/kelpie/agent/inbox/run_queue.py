@@ -28,15 +28,17 @@ def _busy_with(tokens: Iterable[object]) -> RunId | None:
 
 
 class RunQueue:
-    """The background runs that wait or are worked on in this process."""
+    """Queue of the background runs that wait or are worked on in this process. `run_ended` is called after each."""
 
-    def __init__(
-        self, dispatcher: Dispatcher[Activation], hurry: Callable[[], None], ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher[Activation], run_ended: Callable[[], None]) -> None:
         self._dispatcher = dispatcher
-        self._hurry = hurry  # asks for recovery soon
-        self._ended = ended  # is told that a run may have ended
+        self._run_ended = run_ended
+        self._recover: Callable[[], None] | None = None
         self._held: set[RunId] = set()
+
+    def when_stopped(self, recover: Callable[[], None]) -> None:
+        """Calls `recover` for a run whose agent is stopped: loading the agent once more closes what waits."""
+        self._recover = recover
 
     def submit(self, waiting: StoredRun) -> None:
         """Hands a stored run to its lane, unless it is there already."""
@@ -44,7 +46,9 @@ class RunQueue:
         if run_id in self._held:
             return
         try:
-            reply = self._dispatcher.submit(waiting.agent_id, lane, lambda live: live.take_up(lane, run_id), run_id)
+            reply = self._dispatcher.submit(
+                waiting.agent_id, lane, lambda live: live.stored_runs.play(lane, run_id), run_id
+            )
         except KelpieError as error:
             _log.info("run_deferred", "Background run deferred", run_id=run_id, why=str(error))
             return
@@ -57,12 +61,12 @@ class RunQueue:
 
     def _done(self, run_id: RunId, reply: Reply[None]) -> None:
         self._held.discard(run_id)
-        self._ended()
+        self._run_ended()
         if reply.cancelled():
             return
         error = reply.exception()
-        if isinstance(error, AgentStopped):  # loading it once more closes what waits
-            self._hurry()
+        if isinstance(error, AgentStopped) and self._recover is not None:
+            self._recover()
         elif error is not None and not isinstance(error, NotFound):
             _log.warning(
                 "run_attempt_failed", "Background run failed; recovery tries it again", run_id=run_id, error=str(error)

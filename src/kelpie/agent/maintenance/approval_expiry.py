@@ -4,16 +4,15 @@ The denial is a background run like any other, stored before anything else happe
 and survives a crash. Off unless the operator sets a time.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from kelpie.agent.inbox.run_queue import RunQueue
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
 from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import ApprovalDecision
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
-from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
+from kelpie.core.ids import ConversationId, MessageId, RunId
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.observe import logs
 from kelpie.storage.agents import agents
@@ -21,12 +20,11 @@ from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import runs
 from kelpie.storage.runs.input import RunInput
-from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-AT_ONCE = 100  # of one sweep; the others come with the next
+AT_ONCE = 100  # of one round; the others come with the next
 RUN_TYPE = "approval_timeout"
 
 _log = logs.get("agent")
@@ -37,12 +35,11 @@ class ApprovalExpiry:
     """Denies what has waited longer than `after_s`; zero means never."""
 
     world: World
-    backlog: RunQueue
-    forgotten: Callable[[Iterable[AgentId]], None]  # is told who no longer waits, though nothing was said in its lane
+    live_agents: LiveAgents
     after_s: int
     max_steps: int
 
-    async def sweep(self) -> None:
+    async def deny_expired(self) -> None:
         """Raises StorageError."""
         if not self.after_s:
             return
@@ -51,7 +48,7 @@ class ApprovalExpiry:
         for pending in await self.world.database.read(lambda tx: approvals.due(tx, before, AT_ONCE)):
             run, withdrawn = await self.world.database.transact(partial(self._deny, pending=pending, at=at))
             if withdrawn:
-                self.forgotten((pending.agent_id,))
+                self.live_agents.forget_context((pending.agent_id,))
             if run is not None:
                 _log.info(
                     "approval_expired",
@@ -59,7 +56,7 @@ class ApprovalExpiry:
                     agent_id=run.agent_id,
                     message_id=pending.request,
                 )
-                self.backlog.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
+                self.live_agents.enqueue((run,))
 
     def _deny(self, tx: Tx, pending: PendingCalls, at: Micros) -> tuple[Run | None, bool]:
         """The run that denies what waits, if there is one to be worked on; and whether the wait has ended here."""

@@ -31,7 +31,7 @@ class Cleanup:
         self._stream_kept_s = stream_kept_s
         self._pruned_s: float | None = None
 
-    async def sweep(self) -> None:
+    async def clean_up(self) -> None:
         """Deletes what removed archives and agents (files, too), old streams, old turns and lapsed entries have left,
         and puts the text index in order.
 

@@ -4,10 +4,8 @@ Everything is a read or a small transaction, after which the live activation is 
 turn.
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
@@ -15,10 +13,11 @@ from kelpie.agent.companions import companions
 from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition import creation, first_messages, loaded_agent
 from kelpie.agent.definition.shown_status import shown_status
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
+from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.send_request import DEFAULT_LANE
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
 from kelpie.core.errors import InvalidInput, NotFound
@@ -54,6 +53,8 @@ class Agents:
         world: World,
         models: Models,
         dispatcher: Dispatcher[Activation],
+        live_agents: LiveAgents,
+        recovery: Recovery,
         pauses: Pauses,
         settings: Settings,
         caller: Caller = DEFAULT_CALLER,
@@ -61,6 +62,8 @@ class Agents:
         self._world = world
         self._models = models
         self._dispatcher = dispatcher
+        self._live_agents = live_agents
+        self._recovery = recovery
         self._pauses = pauses
         self._settings = settings
         self._caller = caller
@@ -191,9 +194,9 @@ class Agents:
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
-        self.touched((agent_id,))
+        self._live_agents.reload((agent_id,))
         if "message_ids" in changes:
-            self._dispatcher.notify(agent_id, Activation.forget_context)
+            self._live_agents.forget_context((agent_id,))
         return self.with_status(view)
 
     async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
@@ -220,24 +223,7 @@ class Agents:
         for gone in await self._world.database.transact(write):
             await self._dispatcher.release(gone, "deleted")
 
-    def touched(self, ids: Iterable[AgentId]) -> None:
-        """Tells live agents that something they hold was changed, before whoever changed it is answered."""
-        for agent_id in ids:
-            self._dispatcher.notify(agent_id, Activation.touch)
-
-    def forgotten(self, ids: Iterable[AgentId]) -> None:
-        """Tells live agents that somebody changed what their models see of the history."""
-        for agent_id in ids:
-            self._dispatcher.notify(agent_id, Activation.forget_context)
-
     # --- life ----------------------------------------------------------------------------------------------------
-
-    async def recover(self, agent_id: AgentId) -> None:
-        """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
-        live = self._dispatcher.handler(agent_id)
-        lanes = live.interrupted_lanes if live else await self._dispatcher.submit(agent_id, DEFAULT_LANE, _interrupted)
-        free = [lane for lane in lanes if not self._dispatcher.kept_by(agent_id, lane)]
-        await asyncio.gather(*(self._dispatcher.submit(agent_id, lane, partial(_recover, lane)) for lane in free))
 
     async def stop(self, agent_id: AgentId) -> ActivationStatus:
         """Stops the agent for good: running turns may finish, waiting ones are refused. Raises NotFound."""
@@ -250,10 +236,10 @@ class Agents:
         return shown_status(False, self._dispatcher.status(agent_id))
 
     async def restart(self, agent_id: AgentId) -> ActivationStatus:
-        """Puts the agent away and loads it afresh. Raises NotFound, or what loading raises."""
+        """Unloads the agent and loads it again. Raises NotFound, or what loading raises."""
         await self._set_stopped(agent_id, False)
         await self._dispatcher.release(agent_id, "restarted by its operator")
-        await self.recover(agent_id)
+        await self._recovery.recover_agent(agent_id)
         return self._dispatcher.status(agent_id)
 
     async def _set_stopped(self, agent_id: AgentId, stopped: bool) -> None:
@@ -268,19 +254,10 @@ class Agents:
     def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
         return agent_views.many(tx, [agents.owned(tx, self._organization, agent_id)], include)[0]
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:
+    async def page(self, query: AgentQuery, include: Include) -> list[AgentView]:
         """Raises InvalidInput for a page that cannot be."""
 
-        def read(tx: Tx) -> "list[AgentView]":  # type: ignore[valid-type]
+        def read(tx: Tx) -> list[AgentView]:
             return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
 
         return [self.with_status(view) for view in await self._world.database.read(read)]
-
-
-async def _interrupted(activation: Activation) -> list[str]:
-    return activation.interrupted_lanes
-
-
-async def _recover(lane: str, activation: Activation) -> None:
-    await activation.recover(lane)

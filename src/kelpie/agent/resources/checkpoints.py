@@ -5,10 +5,10 @@ while the agent is at work, because half a turn is no memory. What other agents 
 says otherwise, and is told of.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict
@@ -34,8 +34,6 @@ from kelpie.storage.runs import unfinished
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-Tell = Callable[[Iterable[AgentId]], None]
-
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
@@ -60,22 +58,20 @@ def plan(memory: Memory, agent_id: AgentId) -> RestorePlan:
 
 
 class Checkpoints:
-    """Memory of the agents of the caller's organisation. `touched` and `forgotten` are told who must look again."""
+    """Memory of the agents of the caller's organisation."""
 
     def __init__(
         self,
         world: World,
         settings: Settings,
         underway: ActiveTurns,
-        touched: Tell,
-        forgotten: Tell,
+        live_agents: LiveAgents,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._settings = settings
         self._underway = underway
-        self._touched = touched
-        self._forgotten = forgotten
+        self._live_agents = live_agents
         self._author = author_of(caller)
         self._organization = caller.organization_id
 
@@ -116,8 +112,8 @@ class Checkpoints:
 
         wanted = await self._world.database.read(read)
         restored, others = await self._world.database.transact(lambda tx: self._put(tx, target, wanted))
-        self._touched(others)
-        self._forgotten((agent_id,))
+        self._live_agents.reload(others)
+        self._live_agents.forget_context((agent_id,))
         return restored
 
     def _put(self, tx: Tx, target: Target, wanted: RestorePlan) -> tuple[RestoreResult, tuple[AgentId, ...]]:

@@ -4,10 +4,11 @@ A conversation begins with its own copy of the agent's instructions. What is sai
 that a fork begins with what its origin's model sees.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.prompt.rendering import system_text
 from kelpie.agent.resources.conversation_opening import ConversationOpening, labelled, taken_over
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
@@ -33,19 +34,19 @@ DELETED = "The conversation was deleted before the request was answered."
 
 
 class Conversations:
-    """Conversations of the caller's organisation. `touched` is told which agents must look again, after the commit."""
+    """Conversations of the caller's organisation."""
 
     def __init__(
         self,
         world: World,
         models: Models,
-        touched: Callable[[Iterable[AgentId]], None],
+        live_agents: LiveAgents,
         underway: ActiveTurns,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._models = models
-        self._touched = touched
+        self._live_agents = live_agents
         self._underway = underway
         self._caller = caller
         self._organization = caller.organization_id
@@ -123,7 +124,7 @@ class Conversations:
             return rows.get(tx, self._organization, conversation_id)
 
         changed = await self._world.database.transact(write)
-        self._touched((changed.agent_id,))
+        self._live_agents.reload((changed.agent_id,))
         return changed
 
     async def delete(self, conversation_id: ConversationId) -> None:
@@ -142,7 +143,7 @@ class Conversations:
             return found.agent_id
 
         agent_id = await self._world.database.transact(write)
-        self._touched((agent_id,))
+        self._live_agents.reload((agent_id,))
         self._underway.leave(agent_id, conversation_id)
 
     async def messages(self, conversation_id: ConversationId, query: ThreadQuery) -> list[Message]:
@@ -179,8 +180,7 @@ class Conversations:
         if handle is not None:
             await self._models.resolve(handle)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: ConversationQuery) -> list[Conversation]:
+    async def page(self, query: ConversationQuery) -> list[Conversation]:
         """Raises NotFound for an unknown cursor."""
         return await self._world.database.read(lambda tx: rows.select_conversations(tx, self._organization, query))
 

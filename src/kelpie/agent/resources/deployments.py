@@ -31,7 +31,7 @@ class Deployments:
         """Removes all of it and tells what. One by one: when it fails halfway, asking again removes the rest."""
         gone: list[DeployedItem] = []
         for kind, remove in self._removers.items():
-            for one in await self.list(deployment_id, (kind,)):
+            for one in await self.entities(deployment_id, (kind,)):
                 try:
                     await remove(one.id)
                 except NotFound:
@@ -39,7 +39,6 @@ class Deployments:
                 gone.append(one)
         return gone
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, deployment_id: str, kinds: Sequence[str] = KINDS) -> list[DeployedItem]:
+    async def entities(self, deployment_id: str, kinds: Sequence[str] = KINDS) -> list[DeployedItem]:
         """What belongs to the deployment, kind by kind, the oldest first."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, deployment_id, kinds))

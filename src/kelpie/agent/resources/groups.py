@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.agent.inbox.send import MessageSender
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.multi_agent.group_chat import Listener
 from kelpie.agent.multi_agent.running_chats import RunningChats
-from kelpie.agent.resources.agents import Agents
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import Agent
@@ -33,7 +33,7 @@ class Groups:
     def __init__(
         self,
         world: World,
-        agents: Agents,
+        live_agents: LiveAgents,
         sending: MessageSender,
         meetings: RunningChats,
         caller: Caller = DEFAULT_CALLER,
@@ -41,7 +41,7 @@ class Groups:
         self._world = world
         self._sending = sending
         self._meetings = meetings
-        self._touched, self._forgotten = agents.touched, agents.forgotten
+        self._live_agents = live_agents
         self._user = caller.user_id
         self._organization = caller.organization_id
 
@@ -75,7 +75,7 @@ class Groups:
 
         made = await self._world.database.transact(write)
         if made.shared_block_ids:
-            self._touched(made.agent_ids)
+            self._live_agents.reload(made.agent_ids)
         return made
 
     async def get(self, group_id: GroupId) -> Group:
@@ -110,7 +110,7 @@ class Groups:
             return rows.get(tx, self._organization, group_id)
 
         changed = await self._world.database.transact(write)
-        self._touched(changed.agent_ids)
+        self._live_agents.reload(changed.agent_ids)
         return changed
 
     async def delete(self, group_id: GroupId) -> None:
@@ -131,7 +131,7 @@ class Groups:
             rows.set_blocks(tx, group_id, [*group.shared_block_ids, block_id])
             return group
 
-        self._touched((await self._world.database.transact(write)).agent_ids)
+        self._live_agents.reload((await self._world.database.transact(write)).agent_ids)
 
     async def detach_block(self, group_id: GroupId, block_id: BlockId) -> None:
         """Takes a block from the group and its agents; one that was not shared stays untouched. Raises NotFound."""
@@ -144,7 +144,7 @@ class Groups:
                 rows.set_blocks(tx, group_id, [kept for kept in group.shared_block_ids if kept != block_id])
             return group
 
-        self._touched((await self._world.database.transact(write)).agent_ids)
+        self._live_agents.reload((await self._world.database.transact(write)).agent_ids)
 
     async def messages(self, group_id: GroupId, query: MessageQuery) -> list[Message]:
         """What was said in the group, oldest first. Raises NotFound for an unknown group or cursor."""
@@ -162,7 +162,7 @@ class Groups:
             rows.get(tx, self._organization, group_id)
             return message_search.remove_group(tx, self._organization, group_id)
 
-        self._forgotten(await self._world.database.transact(write))
+        self._live_agents.forget_context(await self._world.database.transact(write))
 
     async def send(self, group_id: GroupId, send: SendRequest) -> Listener:
         """Says something to the group; its agents answer whether or not anyone listens.
@@ -193,11 +193,10 @@ class Groups:
             for agent_id in agent_ids:
                 block_attachments.attach(tx, agent_id, block_id)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: GroupQuery) -> list[Group]:
+    async def page(self, query: GroupQuery) -> list[Group]:
         """Raises NotFound when the groups of an unknown agent are asked for."""
 
-        def read(tx: Tx) -> "list[Group]":  # type: ignore[valid-type]
+        def read(tx: Tx) -> list[Group]:
             if query.agent_id is not None:
                 row_ownership.agent(tx, self._organization, query.agent_id)
             return rows.select_groups(tx, self._organization, query)

@@ -2,6 +2,7 @@
 
 from kelpie.agent.definition import creation, first_messages, loaded_agent
 from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.prompt.rendering import system_text
 from kelpie.agent.resources.agents import Agents
@@ -21,9 +22,10 @@ from kelpie.world.world import World
 class Histories:
     """Histories of the agents of the caller's organisation."""
 
-    def __init__(self, world: World, agent_door: Agents, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, agents: Agents, live_agents: LiveAgents, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
-        self._agents = agent_door
+        self._agents = agents
+        self._live_agents = live_agents
         self._organization = caller.organization_id
 
     async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
@@ -57,7 +59,7 @@ class Histories:
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
-        self._agents.forgotten((agent_id,))
+        self._live_agents.forget_context((agent_id,))
         return self._agents.with_status(view)
 
     async def recompile(self, agent_id: AgentId, dry_run: bool) -> str:
@@ -89,5 +91,5 @@ class Histories:
 
         done = await self._world.database.transact(write)
         if done:
-            self._agents.forgotten((agent_id,))
+            self._live_agents.forget_context((agent_id,))
         return done

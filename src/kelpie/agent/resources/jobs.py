@@ -43,6 +43,5 @@ class Jobs:
 
         return await self._world.database.transact(write)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: JobQuery) -> list[Job]:
+    async def page(self, query: JobQuery) -> list[Job]:
         return await self._world.database.read(lambda tx: rows.select_jobs(tx, self._organization, query))

@@ -87,8 +87,8 @@ async def within_commit(
 
     async def commit() -> Outcome:
         outcome = await ours.world.database.transact(write)
-        ours.touched(outcome.touched)
-        ours.summon(outcome.begun)
+        ours.live_agents.reload(outcome.touched)
+        ours.live_agents.enqueue(outcome.begun)
         return outcome
 
     return await _to_the_end(commit())

@@ -4,7 +4,7 @@ Nothing is written into the agent's history, but the call is recorded like any o
 tool that fails is a result and not an error of the request.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,17 +52,17 @@ class ManualToolRuns:
 
     def __init__(
         self,
-        equipment: Callable[[], TurnDependencies],
+        dependencies: TurnDependencies,
         workbench: CustomToolRunner | None,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
-        self._equipment = equipment
+        self._dependencies = dependencies
         self._workbench = workbench
         self._caller = caller
 
     async def run(self, agent_id: AgentId, name: str, arguments: Mapping[str, Any]) -> ManualToolResult:
         """Runs a tool of an agent. Raises NotFound for an agent, or a tool that it has not."""
-        ours, database = self._equipment(), self._equipment().world.database
+        ours, database = self._dependencies, self._dependencies.world.database
         now, uuid = ours.world.clock.now(), ours.world.ids.uuid()
         agent, tool, bounds = await database.read(lambda tx: self._find(tx, agent_id, name, now))
         passport = self._caller.passport
@@ -86,7 +86,7 @@ class ManualToolRuns:
         try:
             return _tried(tool, await self._run(ours, call, arguments, note))
         finally:  # also for who is gone before it has ended
-            ours.recount(agent.id)
+            ours.live_agents.invalidate_spending(agent.id)
 
     async def attempt(
         self, new: NewTool, name: str | None, arguments: Mapping[str, Any], env: Mapping[str, str]
@@ -94,7 +94,7 @@ class ManualToolRuns:
         """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either, or for
         variables that none can be."""
         environment_variables.check_all("env_vars", env)
-        ours, organization = self._equipment(), self._caller.organization_id
+        ours, organization = self._dependencies, self._caller.organization_id
         world = ours.world
         now = world.clock.now()
         tool = make(new, world.ids.new(ToolId), now, self._caller)
@@ -135,8 +135,8 @@ class ManualToolRuns:
             if (outside := ours.runner(tool)) is None:
                 raise ToolError(NO_SANDBOX)
             outcome = await outside(tool, call, checked)
-            ours.touched(outcome.touched)
-            ours.summon(outcome.begun)
+            ours.live_agents.reload(outcome.touched)
+            ours.live_agents.enqueue(outcome.begun)
             return outcome
 
         return await outside_of_commits(ours.world.database, work, note)
@@ -145,7 +145,7 @@ class ManualToolRuns:
         """Records a call that is not run."""
         outcome = failed(note.tool, error)
         ended, reason = (CallOutcome.refused, refusal.reason) if refusal else (None, None)
-        await self._equipment().world.database.transact(lambda tx: note.put_down(tx, outcome, ended, reason))
+        await self._dependencies.world.database.transact(lambda tx: note.put_down(tx, outcome, ended, reason))
         return outcome
 
     def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, EffectivePermissions]:
@@ -154,7 +154,7 @@ class ManualToolRuns:
         if tool is None:
             raise NotFound(f"Tool '{name[:80]}' of the agent", agent_id)
         agent = agents.get(tx, agent_id)
-        bounds = manual_calls.warrant_of(tx, self._equipment().policy, agent.organization_id, agent, now)
+        bounds = manual_calls.warrant_of(tx, self._dependencies.policy, agent.organization_id, agent, now)
         return agent, tool, bounds
 
 

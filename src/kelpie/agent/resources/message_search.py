@@ -49,7 +49,6 @@ class MessageSearcher:
 
         return await self._world.database.transact(write)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: MessageQuery) -> list[Message]:
+    async def page(self, query: MessageQuery) -> list[Message]:
         """Messages of all agents, oldest first. Raises NotFound for an unknown cursor."""
         return await self._world.database.read(lambda tx: message_search.select_all(tx, self._organization, query))

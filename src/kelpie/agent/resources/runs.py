@@ -149,8 +149,7 @@ class Runs:
 
         await self._database.transact(write)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: RunQuery) -> list[Run]:
+    async def page(self, query: RunQuery) -> list[Run]:
         return await self._database.read(lambda tx: runs.select_runs(tx, self._organization, query))
 
 

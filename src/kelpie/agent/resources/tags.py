@@ -13,6 +13,6 @@ class Tags:
         self._database = database
         self._organization = caller.organization_id
 
-    async def list(self, page: Page, part: str | None = None) -> list[str]:
+    async def page(self, page: Page, part: str | None = None) -> list[str]:
         """A page of the tags in alphabetical order; the cursors are tags. With `part`, those that have it in them."""
         return await self._database.read(lambda tx: tags.select(tx, self._organization, page, part))

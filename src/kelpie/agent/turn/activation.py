@@ -1,6 +1,7 @@
-"""A live agent: what it holds in memory, and the turns it runs. The dispatcher makes it and puts it away.
+"""An agent in memory: what it holds, and the turns it runs. The dispatcher loads and unloads it.
 
-Loading also settles what an earlier life left behind; what of it may go on does so before any new turn of its lane.
+Loading also decides what becomes of the turns that an earlier process left unfinished; those that may go on do so
+before any new turn of their lane.
 """
 
 import asyncio
@@ -19,12 +20,12 @@ from kelpie.agent.live.live_agent import Choose, LiveAgent, LiveConversation, ch
 from kelpie.agent.live.reload import enter
 from kelpie.agent.prompt.context import load_context
 from kelpie.agent.tool_calls.approval_matching import refuse_while
-from kelpie.agent.turn import approval_answers, duplicate_sends
+from kelpie.agent.turn import approval_answers, duplicate_sends, recovery
 from kelpie.agent.turn.approval_answers import Replay
 from kelpie.agent.turn.dependencies import TurnDependencies
-from kelpie.agent.turn.loop import TurnLoop
-from kelpie.agent.turn.recovery import CUT_OFF, UnfinishedTurns
+from kelpie.agent.turn.loop import open_turn
 from kelpie.agent.turn.send_request import SendRequest
+from kelpie.agent.turn.stored_runs import CUT_OFF, StoredRuns
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, RunOver
@@ -45,7 +46,7 @@ class Activation:
     def __init__(self, equipment: TurnDependencies, hot: LiveAgent) -> None:
         self._equipment = equipment
         self._hot = hot
-        self._leftovers = UnfinishedTurns(equipment, hot)
+        self.stored_runs = StoredRuns(equipment, hot)
 
     @classmethod
     async def load(cls, equipment: TurnDependencies, node: Node, agent_id: AgentId) -> "Activation":
@@ -57,7 +58,7 @@ class Activation:
         hot, left = await database.read(lambda tx: _load(tx, claim, choose))
         activation = cls(equipment, hot)
         for found in left:
-            await activation._leftovers.settle(found)
+            await recovery.settle(activation.stored_runs, hot, found)
         if hot.agent.stopped:
             raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
         return activation
@@ -70,16 +71,16 @@ class Activation:
     def organization_id(self) -> OrganizationId:
         return self._hot.agent.organization_id
 
-    def touch(self) -> None:
-        """Somebody changed settings, tools or blocks: they are read again before the next model call."""
+    def reload(self) -> None:
+        """Reads settings, tools and blocks again before the next model call."""
         self._hot.touch()
 
     def forget_context(self) -> None:
-        """Somebody changed what the model sees of the history, or may have."""
+        """Reads the history again, too, before the next model call."""
         self._hot.forget_contexts()
 
-    def recount(self) -> None:
-        """Something was spent for the agent that was no step of its turns."""
+    def invalidate_spending(self) -> None:
+        """Counts again what the agent has spent before it spends more."""
         self._hot.uncount()
 
     def check(self, send: SendRequest) -> None:
@@ -91,14 +92,14 @@ class Activation:
     async def turn(self, send: SendRequest, turn: TurnStream) -> None:
         """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
         try:
-            await self.recover(send.conversation)
+            await self.stored_runs.resume(send.conversation)
             turn.cancellation.begin()
             with self._equipment.underway.working(self.agent_id, send.conversation, turn):
                 await self._new_turn(send, turn)
         except Cancelled:
-            turn.tell(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
+            turn.emit(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
         except RunOver:
-            turn.tell(await self._stored_end(turn.run_id))
+            turn.emit(await self._stored_end(turn.run_id))
         except asyncio.CancelledError:  # perhaps in the middle of a commit, which goes on without it
             turn.break_off(CommitUnknown(CUT_OFF))
             raise
@@ -118,19 +119,6 @@ class Activation:
         reason = run.stop_reason or StopReason.cancelled
         return TurnEnded(run_id, reason, run.usage, run.step_count, None, detail=run.stop_detail)
 
-    @property
-    def interrupted_lanes(self) -> list[str]:
-        """The conversations with turns that a crash cut short."""
-        return self._leftovers.lanes
-
-    async def take_up(self, conversation: str, run_id: RunId) -> None:
-        """Works on a background run until it has ended, unless it has by now. Raises StorageError."""
-        await self._leftovers.take_up(conversation, run_id)
-
-    async def recover(self, conversation: str) -> None:
-        """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
-        await self._leftovers.recover(conversation)
-
     async def _new_turn(self, send: SendRequest, turn: TurnStream) -> None:
         world, conversation = self._equipment.world, send.conversation
         lane = await enter(world.database, self._hot, conversation)
@@ -148,29 +136,19 @@ class Activation:
         again = None
         if turn.messages:  # perhaps they were answered while this waited for its lane
             again = await duplicate_sends.told_before(world.database, self.agent_id, send)
-        begun = again or await approval_answers.begin(world.database, lane, send.given)
-        if isinstance(begun, Replay):
-            begun.tell(turn)
+        start = again or await approval_answers.begin(world.database, lane, send.given)
+        if isinstance(start, Replay):
+            start.emit(turn)
             return
         position = JournalPosition(self._hot.claim, run, 0, conversation)
-        loop = TurnLoop(
-            self._equipment,
-            self._hot,
-            lane,
-            position,
-            begun.given,
-            turn,
-            deltas=send.deltas,
-            said=begun.said,
-            waited=begun.waited,
-        )
-        with self._hot.using(lane), lane.wearing(begun.given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
-            await loop.begin()
+        opened = open_turn(self._equipment, self._hot, lane, position, start, turn)
+        with self._hot.using(lane), lane.wearing(start.input.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+            await opened.begin()
 
     async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> CompactionResult:
         """Compacts a conversation because somebody asked for it. Raises CallerError, ModelError, StorageError."""
         world = self._equipment.world
-        await self.recover(conversation)
+        await self.stored_runs.resume(conversation)
         lane = await enter(world.database, self._hot, conversation)
         thread = ConversationId(conversation) if conversation else None
         now, told = world.clock.now(), {"run_type": RUN_TYPE}

@@ -1,14 +1,14 @@
-"""What every turn works with, whoever's it is."""
+"""The collaborators and settings that all turns of a server share, whichever agent they belong to."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kelpie.agent.definition.creation import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.events.event_notifier import RunNotifier
+from kelpie.agent.facts.extractor import FactExtractor
+from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.turn.active_turns import ActiveTurns
-from kelpie.core.conversations.runs import Run
-from kelpie.core.ids import AgentId
 from kelpie.core.memory.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.policies import NO_POLICY, Policy
@@ -22,24 +22,22 @@ from kelpie.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class TurnDependencies:
-    """What every turn works with. `touched` tells other activations that something they hold has changed."""
+    """The collaborators and settings that all turns of a server share."""
 
     world: World
     models: Models
     external: ExternalTool | None
-    touched: Callable[[Iterable[AgentId]], None]
+    live_agents: LiveAgents
     pauses: Pauses
     underway: ActiveTurns
     foresight: Precompute
+    fact_extractor: FactExtractor
     block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
-    summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
     working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
-    recount: Callable[[AgentId], None] = lambda agent_id: None  # something was used for an agent outside of its turns
     policy: Policy = NO_POLICY  # what the server's settings permit every agent
-    learn: Callable[[], None] = lambda: None  # a turn of an agent with facts has ended
     broadcast: RunNotifier = field(default_factory=RunNotifier)  # tells who follows a background run that there is news
 
     def runner(self, tool: Tool) -> ExternalTool | None:

@@ -6,13 +6,13 @@ A terminal or systemd runs `serve_here`; `kelpie server start` runs `serve_detac
 import gc
 import sys
 
-from kelpie.app import open_kelpie
 from kelpie.cli.exit_codes import OK
 from kelpie.cli.server.discovery import LOG_FILE, address_of
 from kelpie.cli.server.first_password import ensure_password
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError, KelpieError
 from kelpie.core.settings.settings import ResolvedSettings
+from kelpie.local import open_kelpie
 from kelpie.observe import logs
 from kelpie.server.run import run, serve
 from kelpie.world.clock import SystemClock

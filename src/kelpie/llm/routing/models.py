@@ -118,7 +118,7 @@ class Models:
             await local.fetch(name)
             found = await listing.find(handle, renew=True)
         if found is None:
-            raise _unknown(handle, [model.handle for model in await self.list()], local)
+            raise _unknown(handle, [model.handle for model in await self.all()], local)
         return found
 
     def known(self, handle: str) -> ModelInfo | None:
@@ -211,7 +211,7 @@ class Models:
             if limiter is not None:
                 limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
 
-    async def list(self) -> list[ModelInfo]:
+    async def all(self) -> list[ModelInfo]:
         """Every available chat model; a provider that fails is logged and left out."""
         reports = await self.report()
         for report in reports:

@@ -3,11 +3,12 @@
 Health is open to every client. Preflights never get here: they carry no credential, and CORS answers them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kelpie.core.access.callers import Caller
 from kelpie.core.access.credential_scopes import Authorization
 from kelpie.core.access.hosts import origin_of
 from kelpie.core.errors import Forbidden, InvalidId, InvalidInput, KelpieError
@@ -18,7 +19,9 @@ from kelpie.server.edge.cell_refusals import recording
 from kelpie.server.http import errors, route_access
 
 if TYPE_CHECKING:
-    from kelpie.app import Kelpie
+    from kelpie.accounts.authentication import Authenticator
+    from kelpie.accounts.passports import Passports
+    from kelpie.api import Api
 
 EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
 
@@ -30,13 +33,21 @@ _log = logs.get("server")
 class AuthenticationMiddleware:
     """Puts `pass` and `caller` into the scope, or answers 401, 403 or 429."""
 
-    def __init__(self, app: ASGIApp, kelpie: "Kelpie") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: "Authenticator",
+        passports: "Passports",
+        api: "Callable[[Caller], Api]",
+    ) -> None:
         self._app = app
-        self._kelpie = kelpie
+        self._authenticator = authenticator
+        self._passports = passports
+        self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (passport := scope.get(cell_listener.CELL)) is not None:
-            send = recording(self._kelpie, scope, receive, send, passport)
+            send = recording(self._passports, self._api, scope, receive, send, passport)
         if scope["type"] == "http" and scope["path"] not in EXEMPT:
             try:
                 await self._admit(scope)
@@ -56,14 +67,13 @@ class AuthenticationMiddleware:
     async def _admit(self, scope: Scope) -> None:
         headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
         if cell_listener.CELL in scope:
-            await cell_listener.admit(self._kelpie, scope, credential_of(headers))
+            await cell_listener.admit(self._passports, self._api, scope, credential_of(headers))
             return
-        gate = self._kelpie.gate
-        given = await gate.admit(credential_of(headers), address_of(scope))
+        given = await self._authenticator.admit(credential_of(headers), address_of(scope))
         _check_origin(given, headers.get(b"origin"))
         route_access.check(given, scope["method"], scope["path"])
         scope["pass"] = given
-        scope["caller"] = await gate.caller(given, _named_user(headers))
+        scope["caller"] = await self._authenticator.caller(given, _named_user(headers))
 
 
 def credential_of(headers: Mapping[bytes, str]) -> str | None:

@@ -7,6 +7,7 @@ The requests of a cell end with its call: none of them is begun or written once 
 import asyncio
 import copy
 import hmac
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -25,7 +26,8 @@ from kelpie.server.http import route_access
 from kelpie.world.egress.broker import Listener, socket_of
 
 if TYPE_CHECKING:
-    from kelpie.app import Kelpie
+    from kelpie.accounts.passports import Passports
+    from kelpie.api import Api
 
 CELL = "kelpie.cell"  # in the scope of a request that came out of one: the passport that it must show
 CONNECTIONS_MAX = 64  # of one cell at once
@@ -34,10 +36,10 @@ SETTLE_S = 30.0  # that a call waits at its end for commits of its code: more th
 _log = logs.get("server")
 
 
-async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
+async def admit(passports: "Passports", api: "Callable[[Caller], Api]", scope: Scope, given: str | None) -> None:
     """Puts the authorization and the caller of a request from a cell into its scope. Raises Unauthorized, Forbidden."""
     shown = scope[CELL]
-    passport = kelpie.passports.find(shown)
+    passport = passports.find(shown)
     if passport is None or given is None or not hmac.compare_digest(given.encode(), shown.encode()):
         raise Unauthorized
     route_access.check_passport(passport, scope["method"], scope["path"])
@@ -47,7 +49,7 @@ async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
     scope["pass"] = Authorization(user, organization, scopes, reached, expires_at=passport.expires_at)
     scope["caller"] = caller = Caller(user, organization, sees_secrets=False, passport=passport)
     if (needed := route_access.required_capability(scope["method"], scope["path"])) is not None:
-        await kelpie.api(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
+        await api(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
 
 
 class CellServer:

@@ -4,6 +4,7 @@ Where it cannot be recorded the code gets that error instead, so that no refusal
 repeats the same request fills no table.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from starlette.types import Message, Receive, Scope, Send
@@ -13,7 +14,8 @@ from kelpie.core.errors import StorageError
 from kelpie.server.http import errors
 
 if TYPE_CHECKING:
-    from kelpie.app import Kelpie
+    from kelpie.accounts.passports import Passports
+    from kelpie.api import Api
 
 SEEN = "kelpie.refused"  # in the scope of a request out of a cell: what of its call is recorded already
 RECORDED_MAX = 16  # of one call, each another request
@@ -22,7 +24,14 @@ ASKED_CHARS_MAX = 200
 _FORBIDDEN = 403
 
 
-def recording(kelpie: "Kelpie", scope: Scope, receive: Receive, send: Send, passport: str) -> Send:
+def recording(
+    passports: "Passports",
+    api: "Callable[[Caller], Api]",
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    passport: str,
+) -> Send:
     """Sends messages on, and records a refusal."""
     replaced = False
 
@@ -30,7 +39,7 @@ def recording(kelpie: "Kelpie", scope: Scope, receive: Receive, send: Send, pass
         nonlocal replaced
         if message["type"] == "http.response.start" and message["status"] == _FORBIDDEN:
             try:
-                await _record(kelpie, scope, passport)
+                await _record(passports, api, scope, passport)
             except StorageError as error:
                 replaced = True
                 await errors.answer(error)(scope, receive, send)
@@ -40,16 +49,16 @@ def recording(kelpie: "Kelpie", scope: Scope, receive: Receive, send: Send, pass
     return told
 
 
-async def _record(kelpie: "Kelpie", scope: Scope, shown: str) -> None:
+async def _record(passports: "Passports", api: "Callable[[Caller], Api]", scope: Scope, shown: str) -> None:
     seen: set[str] = scope[SEEN]
-    passport = kelpie.passports.find(shown)
+    passport = passports.find(shown)
     asked = f"{scope['method']} {scope['path']}"[:ASKED_CHARS_MAX]
     if passport is None or asked in seen or len(seen) >= RECORDED_MAX:
         return
     seen.add(asked)
     caller = Caller(passport.user_id, passport.organization_id, sees_secrets=False, passport=passport)
     try:
-        await kelpie.api(caller).permissions.refused(passport, asked)
+        await api(caller).permissions.refused(passport, asked)
     except StorageError:
         seen.discard(asked)
         raise

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 async def _api(request: Request) -> Any:  # async on purpose: FastAPI runs a plain function on a thread
-    return request.app.state.kelpie.api(request.scope["caller"])
+    return request.app.state.api(request.scope["caller"])
 
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ async def repair(api: CallerApi, body: RepairBody) -> JsonAnswer:
         return JsonAnswer([await _repaired(api, AgentId.parse(body.agent_id))])
     found: list[dict[str, object]] = []
     after: str | None = None
-    while page := await api.agents.list(
+    while page := await api.agents.page(
         AgentQuery(page=Page(limit=PAGE, after=after, descending=False), show_hidden=True), Include()
     ):
         found += [await _repaired(api, view.agent.id) for view in page]

@@ -42,7 +42,7 @@ async def list_versions(
     before: Annotated[int | None, Query(ge=1, le=_MAX, description="Return only versions before this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=VERSIONS_SHOWN_MAX, description="Maximum number to return.")] = 50,
 ) -> JsonAnswer:
-    return JsonAnswer([version_shape(each) for each in await api.block_history.list(block_id, before, limit)])
+    return JsonAnswer([version_shape(each) for each in await api.block_history.page(block_id, before, limit)])
 
 
 @router.get("/{block_id}/history/{version}", summary="Get a version of a block (Kelpie)", response_model=None)

@@ -11,5 +11,5 @@ router = resource("/kelpie/data", "data (Kelpie)")
 
 @router.get("", summary="Check the stored data for damage (Kelpie)", response_model=None)
 async def look(api: CallerApi) -> JsonAnswer:
-    state = await api.data.look()
+    state = await api.stored_data.look()
     return JsonAnswer({"sound": state.sound, **asdict(state)})

@@ -45,23 +45,23 @@ async def create(api: CallerApi, body: CreateKey) -> JsonAnswer:
         agent_ids=None if body.agent_ids is None else tuple(AgentId.parse(each) for each in body.agent_ids),
         expires_at=None if body.expires_at is None else from_datetime(body.expires_at),
     )
-    key, text = await api.keys.create(new)
+    key, text = await api.api_keys.create(new)
     return JsonAnswer({**key_shape(key), "key": text})
 
 
 @router.get("", summary="List API keys, without their secrets (Kelpie)", response_model=None)
 async def list_keys(api: CallerApi, page: Page50) -> JsonAnswer:
-    return JsonAnswer([key_shape(each) for each in await api.keys.list(page)])
+    return JsonAnswer([key_shape(each) for each in await api.api_keys.page(page)])
 
 
 @router.get("/{key_id}", summary="Get an API key, without its secret (Kelpie)", response_model=None)
 async def retrieve(api: CallerApi, key_id: KeyPath) -> JsonAnswer:
-    return JsonAnswer(key_shape(await api.keys.get(key_id)))
+    return JsonAnswer(key_shape(await api.api_keys.get(key_id)))
 
 
 @router.delete("/{key_id}", summary="Revoke an API key (Kelpie)", response_model=None)
 async def revoke(api: CallerApi, key_id: KeyPath) -> JsonAnswer:
-    return JsonAnswer(key_shape(await api.keys.revoke(key_id)))
+    return JsonAnswer(key_shape(await api.api_keys.revoke(key_id)))
 
 
 def key_shape(key: ApiKey) -> dict[str, Any]:

@@ -1,15 +1,9 @@
 """Status of the sandbox: if tool code can run, how much runs and waits, and what the pool of cells did."""
 
-from typing import TYPE_CHECKING
-
-from starlette.requests import Request
-
 from kelpie.core.tools.confinement import Isolation
+from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
-
-if TYPE_CHECKING:
-    from kelpie.app import Kelpie
 
 router = resource("/kelpie/sandbox", "sandbox (Kelpie)")
 
@@ -17,14 +11,13 @@ NOTHING_HERE = "this server has no sandbox for tool code"
 
 
 @router.get("", summary="Get the state and load of the sandbox (Kelpie)", response_model=None)
-async def report(request: Request) -> JsonAnswer:
-    kelpie: Kelpie = request.app.state.kelpie
-    sandbox = kelpie.sandbox
+async def report(api: CallerApi) -> JsonAnswer:
+    sandbox = api.sandbox
     lacking = NOTHING_HERE if sandbox is None else sandbox.lacking
     return JsonAnswer(
         {
             "isolation": None if lacking else Isolation.process.value,
-            "required": kelpie.settings.sandbox_isolation,
+            "required": api.settings.sandbox_isolation,
             "lacking": lacking,
             "unbounded": None if sandbox is None else sandbox.unbounded,
             "counts": {} if sandbox is None else sandbox.counts(),

@@ -119,7 +119,7 @@ async def list_entries(
         created_after=moment("created_after", created_after),
         created_before=moment("created_before", created_before),
     )
-    return JsonAnswer([entry_shape(entry) for entry in await api.working_memory.list(agent_id, query)])
+    return JsonAnswer([entry_shape(entry) for entry in await api.working_memory.page(agent_id, query)])
 
 
 @router.delete("", summary="Clear an agent's working memory (Kelpie)", response_model=None)

@@ -100,8 +100,7 @@ class McpServers:
 
         return await self._world.database.transact(write)
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self) -> list[McpServer]:
+    async def all(self) -> list[McpServer]:
         """All of them, oldest first."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization))
 

@@ -46,7 +46,7 @@ def preparation(name: str) -> Preparation | None:
 
 
 class Tools:
-    """Tools of the caller's organization. `touched` is called with the agents that must reload, after the commit;
+    """Tools of the caller's organization. `reload_agents` is called with the agents that must reload, after the commit;
     `prepare` installs what a tool needs before it is stored, and raises InvalidInput when it cannot.
     """
 
@@ -54,13 +54,13 @@ class Tools:
         self,
         world: World,
         embeddings: Embeddings,
-        touched: Callable[[Iterable[AgentId]], None],
+        reload_agents: Callable[[Iterable[AgentId]], None],
         caller: Caller = DEFAULT_CALLER,
         prepare: Callable[[Tool], Awaitable[None]] | None = None,
     ) -> None:
         self._world = world
         self._embeddings = embeddings
-        self._touched = touched
+        self._reload_agents = reload_agents
         self._prepare = prepare
         self._caller = caller
         self._organization = caller.organization_id
@@ -71,7 +71,7 @@ class Tools:
         if self._prepare is not None:
             await self._prepare(tool)
         after, affected = await self._world.database.transact(lambda tx: tool_writes.upsert(tx, tool))
-        self._touched(affected)
+        self._reload_agents(affected)
         return after
 
     async def upsert(self, new: NewTool) -> Tool:
@@ -107,7 +107,7 @@ class Tools:
         after, affected = await self._world.database.transact(
             lambda tx: tool_writes.update(tx, self._ours(tx, tool_id), changes, derived, now, user)
         )
-        self._touched(affected)
+        self._reload_agents(affected)
         return after
 
     async def _make_ready(self, before: Tool, changes: Mapping[str, Any]) -> None:
@@ -120,7 +120,7 @@ class Tools:
 
     async def delete(self, tool_id: ToolId) -> None:
         """Deletes the tool, also from its agents. Raises NotFound."""
-        self._touched(
+        self._reload_agents(
             await self._world.database.transact(
                 lambda tx: tool_writes.bump_agents(tx, rows.delete(tx, self._ours(tx, tool_id)))
             )
@@ -154,7 +154,7 @@ class Tools:
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
-        self._touched((agent_id,))
+        self._reload_agents((agent_id,))
         return view
 
     async def search(self, wanted: ToolSearch) -> SearchResults[ToolHit]:
@@ -165,7 +165,7 @@ class Tools:
         """Updates the rows of the built-in tools to this version of Kelpie, in one transaction, and returns them."""
         now = self._world.clock.now()
         found, affected = await self._world.database.transact(lambda tx: ensure_builtins(tx, self._organization, now))
-        self._touched(affected)
+        self._reload_agents(affected)
         log_shadowed(found)
         return found
 
@@ -177,7 +177,6 @@ class Tools:
         row_ownership.agent(tx, self._organization, agent_id)
         return agent_id
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, query: ToolQuery) -> list[Tool]:
+    async def page(self, query: ToolQuery) -> list[Tool]:
         """Raises InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))

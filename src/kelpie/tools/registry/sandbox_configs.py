@@ -137,7 +137,6 @@ class SandboxConfigs:
         rows.replace(tx, after)
         return after
 
-    # Stands last: after it, `list` in this class means the method.
-    async def list(self, page: Page) -> list[SandboxConfig]:
+    async def page(self, page: Page) -> list[SandboxConfig]:
         """Raises InvalidInput for an invalid page."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, page))

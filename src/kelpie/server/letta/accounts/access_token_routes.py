@@ -40,7 +40,7 @@ class CreateToken(BaseModel):
 async def create(api: CallerApi, body: CreateToken) -> JsonAnswer:
     policy = [Grant(AgentId.parse(each.id), tuple(each.access)) for each in body.policy]
     expires = None if body.expires_at is None else from_datetime(body.expires_at)
-    token, text = await api.tokens.create(body.hostname, policy, expires)
+    token, text = await api.access_tokens.create(body.hostname, policy, expires)
     return JsonAnswer(token_shape(token, text))
 
 
@@ -52,7 +52,7 @@ async def list_tokens(
     offset: Annotated[float, Query(ge=0, le=OFFSET_MAX)] = 0,
 ) -> JsonAnswer:
     wanted = None if agent_id is None else AgentId.parse(agent_id)
-    found, more = await api.tokens.list(wanted, int(limit), int(offset))
+    found, more = await api.access_tokens.page(wanted, int(limit), int(offset))
     return JsonAnswer({"tokens": [token_shape(each, each.id) for each in found], "hasNextPage": more})
 
 
@@ -60,7 +60,7 @@ async def list_tokens(
 async def delete(
     api: CallerApi, token: Annotated[str, Path(max_length=200, description="The token itself, or its id.")]
 ) -> JsonAnswer:
-    await api.tokens.delete(token)
+    await api.access_tokens.delete(token)
     return JsonAnswer({})
 
 

@@ -65,7 +65,7 @@ def _page(after: str | None, limit: int | None) -> Page:
 
 @organization_router.get("/", summary="List organizations", response_model=None)
 async def list_organizations(api: CallerApi, after: After = None, limit: int | None = limit_query(50)) -> JsonAnswer:
-    return JsonAnswer([organization_shape(each) for each in await api.organizations.list(_page(after, limit))])
+    return JsonAnswer([organization_shape(each) for each in await api.organizations.page(_page(after, limit))])
 
 
 @organization_router.post("/", summary="Create an organization", response_model=None)
@@ -87,7 +87,7 @@ async def delete_organization(api: CallerApi, organization: OrgId) -> JsonAnswer
 
 @user_router.get("/", summary="List users", response_model=None)
 async def list_users(api: CallerApi, after: After = None, limit: int | None = limit_query(50)) -> JsonAnswer:
-    return JsonAnswer([user_shape(each) for each in await api.users.list(_page(after, limit))])
+    return JsonAnswer([user_shape(each) for each in await api.users.page(_page(after, limit))])
 
 
 @user_router.post("/", summary="Create a user", response_model=None)

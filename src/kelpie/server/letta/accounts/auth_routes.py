@@ -17,5 +17,5 @@ class AuthRequest(BaseModel):
 
 @router.post("", summary="Check the server password", response_model=None)
 async def authenticate(api: CallerApi, request: Request, body: AuthRequest) -> JsonAnswer:
-    await request.app.state.kelpie.gate.check_password(body.password, address_of(request.scope))
+    await request.app.state.authenticator.check_password(body.password, address_of(request.scope))
     return JsonAnswer({"uuid": api.caller.user_id.uuid, "is_admin": api.caller.operator})

@@ -18,7 +18,7 @@ async def list_identity_agents(
 ) -> JsonAnswer:
     await api.identities.get(identity_id)
     query = AgentQuery(page=page, identity_id=identity_id, show_hidden=True)
-    return JsonAnswer(await shapes(api, await api.agents.list(query, include), include))
+    return JsonAnswer(await shapes(api, await api.agents.page(query, include), include))
 
 
 @router.patch("/attach/{identity_id}", summary="Attach an identity to an agent", response_model=None)

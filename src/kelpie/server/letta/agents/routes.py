@@ -152,7 +152,7 @@ async def list_agents(
     include: Included,
     query: Annotated[AgentQuery, Depends(selection)],
 ) -> JsonAnswer:
-    return JsonAnswer(await shapes(api, await api.agents.list(query, include), include))
+    return JsonAnswer(await shapes(api, await api.agents.page(query, include), include))
 
 
 @router.get("/count", summary="Count agents", response_model=None)

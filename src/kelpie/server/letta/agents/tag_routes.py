@@ -27,4 +27,4 @@ async def list_tags(
     name: Part = None,
     query_text: Annotated[Part, Query(deprecated=True)] = None,
 ) -> JsonAnswer:
-    return JsonAnswer(await api.tags.list(page_of(before, after, limit, order), name or query_text))
+    return JsonAnswer(await api.tags.page(page_of(before, after, limit, order), name or query_text))

@@ -77,7 +77,7 @@ async def create_template_blocks(api: CallerApi, body: Batch) -> JsonAnswer:
 
 @router.get("/deployment/{deployment_id}", summary="List the resources of a deployment", response_model=None)
 async def list_deployment(api: CallerApi, deployment_id: str, entity_types: Kinds = None) -> JsonAnswer:
-    found = await api.deployments.list(deployment_id, [kind for kind in KINDS if kind in (entity_types or KINDS)])
+    found = await api.deployments.entities(deployment_id, [kind for kind in KINDS if kind in (entity_types or KINDS)])
     return JsonAnswer(
         {
             "entities": [_shape(one) for one in found],

@@ -76,7 +76,7 @@ async def list_archives(
     agent_id: Annotated[str | None, Query(description="Return only the archive of this agent.")] = None,
 ) -> JsonAnswer:
     query = ArchiveQuery(page, name, None if agent_id is None else AgentId.parse(agent_id))
-    return JsonAnswer(await _archive_shapes(api, await api.archives.list(query)))
+    return JsonAnswer(await _archive_shapes(api, await api.archives.page(query)))
 
 
 @router.get("/{archive_id}", summary="Get an archive", response_model=None)

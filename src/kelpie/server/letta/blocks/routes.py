@@ -65,7 +65,7 @@ async def list_blocks(
         identifier_keys=tuple(identifier_keys or ()),
         show_hidden=show_hidden_blocks,
     )
-    return JsonAnswer([block_shape(block) for block in await api.blocks.list(query)])
+    return JsonAnswer([block_shape(block) for block in await api.blocks.page(query)])
 
 
 @router.get("/count", summary="Count blocks", response_model=None)

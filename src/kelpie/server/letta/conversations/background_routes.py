@@ -45,7 +45,7 @@ _FROM_THE_START = FollowBody.model_validate({})
 
 @router.post("/runs/{run_id}/stream", summary="Read the stream of a background run", response_model=None)
 async def follow_run(api: CallerApi, run_id: str, body: FollowBody | None = None) -> Response:
-    return _resumed(api, await api.streams.find(RunId.parse(run_id)), body or _FROM_THE_START)
+    return _resumed(api, await api.background_runs.find(RunId.parse(run_id)), body or _FROM_THE_START)
 
 
 @router.post(
@@ -54,9 +54,9 @@ async def follow_run(api: CallerApi, run_id: str, body: FollowBody | None = None
 async def follow_conversation(api: CallerApi, conversation_id: ThreadPath, body: FollowBody | None = None) -> Response:
     body = body or _FROM_THE_START
     if body.run_id is not None:
-        return _resumed(api, await api.streams.find(RunId.parse(body.run_id)), body)
+        return _resumed(api, await api.background_runs.find(RunId.parse(body.run_id)), body)
     agent_id, lane = await api.conversations.lane(thread_of(conversation_id, body.agent_id))
-    return _resumed(api, await api.streams.latest(agent_id, lane, body.otid), body)
+    return _resumed(api, await api.background_runs.latest(agent_id, lane, body.otid), body)
 
 
 @router.post("/agents/{agent_id}/messages/async", summary="Send messages without waiting", response_model=None)
@@ -65,7 +65,7 @@ async def send_async(api: CallerApi, agent_id: AgentPath, body: AsyncBody) -> Js
     if body.callback_url is not None:
         check_callback(body.callback_url, private=api.settings.callback_private)
     send = replace(send, run_type=NOBODY_WAITS, callback_url=body.callback_url)
-    return JsonAnswer(run_shape(await api.streams.accept(agent_id, send)))
+    return JsonAnswer(run_shape(await api.background_runs.accept(agent_id, send)))
 
 
 def _resumed(api: CallerApi, run: Run, body: FollowBody) -> EventStream:

@@ -23,7 +23,7 @@ class CancelBody(BaseModel):
 
 @router.post("/agents/{agent_id}/messages/cancel", summary="Cancel runs of an agent", response_model=None)
 async def cancel_runs(api: CallerApi, agent_id: AgentPath, body: CancelBody | None = None) -> JsonAnswer:
-    return JsonAnswer(await api.cancelling.of_agent(agent_id, body.run_ids if body else None))
+    return JsonAnswer(await api.cancellations.of_agent(agent_id, body.run_ids if body else None))
 
 
 @router.post(
@@ -32,5 +32,5 @@ async def cancel_runs(api: CallerApi, agent_id: AgentPath, body: CancelBody | No
 async def cancel_conversation(api: CallerApi, conversation_id: ThreadPath, agent_id: OfAgent = None) -> JsonAnswer:
     thread = thread_of(conversation_id, agent_id)
     if isinstance(thread, AgentId):
-        return JsonAnswer(await api.cancelling.of_default(thread))
-    return JsonAnswer(await api.cancelling.of_conversation(thread))
+        return JsonAnswer(await api.cancellations.of_default(thread))
+    return JsonAnswer(await api.cancellations.of_conversation(thread))

@@ -40,7 +40,7 @@ class Generate(BaseModel):
 )
 async def preview_payload(api: CallerApi, agent_id: AgentPath, body: SendBody) -> Response:
     command = send_command(body, streaming=body.streaming)
-    payload = await api.drafts.payload(agent_id, command.messages, deltas=command.deltas)
+    payload = await api.model_previews.payload(agent_id, command.messages, deltas=command.deltas)
     return JsonAnswer(orjson.Fragment(payload))
 
 
@@ -52,14 +52,16 @@ async def preview_payload(api: CallerApi, agent_id: AgentPath, body: SendBody) -
 async def preview_conversation_payload(api: CallerApi, conversation_id: ThreadPath, body: ThreadSend) -> Response:
     thread = thread_of(conversation_id, body.agent_id)
     command = send_command(body, streaming=body.streaming)
-    return JsonAnswer(orjson.Fragment(await api.drafts.payload(thread, command.messages, deltas=command.deltas)))
+    return JsonAnswer(
+        orjson.Fragment(await api.model_previews.payload(thread, command.messages, deltas=command.deltas))
+    )
 
 
 @router.post(
     "/agents/{agent_id}/generate", summary="Ask an agent's model without the agent's memory", response_model=None
 )
 async def generate(api: CallerApi, agent_id: AgentPath, body: Generate) -> JsonAnswer:
-    found = await api.drafts.generate(
+    found = await api.model_previews.generate(
         agent_id,
         body.prompt,
         system=body.system_prompt,

@@ -70,7 +70,7 @@ async def list_conversations(
         archive_status=archive_status,
         show_hidden=show_hidden_conversations,
     )
-    return JsonAnswer([conversation_shape(found) for found in await api.conversations.list(query)])
+    return JsonAnswer([conversation_shape(found) for found in await api.conversations.page(query)])
 
 
 @router.get("/{conversation_id}", summary="Get a conversation", response_model=None)

@@ -34,12 +34,12 @@ OfConversation = Annotated[
 @router.get("/agents/{agent_id}/context", summary="Get a breakdown of an agent's context window", response_model=None)
 async def context_of_agent(api: CallerApi, agent_id: AgentPath, conversation_id: OfConversation = None) -> JsonAnswer:
     thread = None if conversation_id in (None, "default") else ConversationId.parse(conversation_id)
-    return JsonAnswer(overview_shape(await api.windows.overview(agent_id, thread)))
+    return JsonAnswer(overview_shape(await api.context_windows.overview(agent_id, thread)))
 
 
 @router.post("/agents/{agent_id}/summarize", summary="Compact an agent's context", response_model=None)
 async def compact_agent(api: CallerApi, agent_id: AgentPath, body: CompactionBody | None = None) -> JsonAnswer:
-    return JsonAnswer(_shape(await api.windows.compact(agent_id, body.compaction_settings if body else None)))
+    return JsonAnswer(_shape(await api.context_windows.compact(agent_id, body.compaction_settings if body else None)))
 
 
 @router.post("/conversations/{conversation_id}/compact", summary="Compact a conversation", response_model=None)
@@ -47,7 +47,7 @@ async def compact_conversation(
     api: CallerApi, conversation_id: ThreadPath, body: CompactionBody | None = None
 ) -> JsonAnswer:
     thread = thread_of(conversation_id, body.agent_id if body else None)
-    return JsonAnswer(_shape(await api.windows.compact(thread, body.compaction_settings if body else None)))
+    return JsonAnswer(_shape(await api.context_windows.compact(thread, body.compaction_settings if body else None)))
 
 
 def _shape(done: CompactionResult) -> dict[str, Any]:

@@ -28,7 +28,7 @@ async def list_groups(
     show_hidden_groups: bool = False,
 ) -> JsonAnswer:
     query = GroupQuery(page, manager_type, project_id, show_hidden=show_hidden_groups)
-    return JsonAnswer([group_shape(group) for group in await api.groups.list(query)])
+    return JsonAnswer([group_shape(group) for group in await api.groups.page(query)])
 
 
 @router.post("/", summary="Create a group", deprecated=True, response_model=None)
@@ -110,4 +110,4 @@ async def list_agent_groups(
     api: CallerApi, agent_id: AgentPath, page: Page100, manager_type: ManagerType | None = None
 ) -> JsonAnswer:
     query = GroupQuery(page, manager_type, agent_id=agent_id, show_hidden=True)
-    return JsonAnswer([group_shape(group) for group in await api.groups.list(query)])
+    return JsonAnswer([group_shape(group) for group in await api.groups.page(query)])

@@ -38,7 +38,7 @@ async def list_identities(
     identifier_key: Annotated[str | None, Query(max_length=KEY_CHARS_MAX)] = None,
     identity_type: IdentityType | None = None,
 ) -> JsonAnswer:
-    found = await api.identities.list(IdentityQuery(page, name, project_id, identifier_key, identity_type))
+    found = await api.identities.page(IdentityQuery(page, name, project_id, identifier_key, identity_type))
     return JsonAnswer([identity_shape(identity) for identity in found])
 
 
@@ -82,7 +82,7 @@ async def set_properties(api: CallerApi, identity_id: IdentityPath, body: Proper
 async def list_identity_blocks(api: CallerApi, identity_id: IdentityPath, page: Page50) -> JsonAnswer:
     await api.identities.get(identity_id)
     query = BlockQuery(page=page, identity_id=identity_id, show_hidden=True)
-    return JsonAnswer([block_shape(block) for block in await api.blocks.list(query)])
+    return JsonAnswer([block_shape(block) for block in await api.blocks.page(query)])
 
 
 @block_router.patch("/attach/{identity_id}", summary="Attach an identity to a block", response_model=None)

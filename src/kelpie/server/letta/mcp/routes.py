@@ -27,7 +27,7 @@ old_router = resource("/tools/mcp/servers", "mcp-servers")
 
 @router.get("/", summary="List MCP servers", response_model=None)
 async def list_servers(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer([server_shape(server) for server in await api.mcp_servers.list()])
+    return JsonAnswer([server_shape(server) for server in await api.mcp_servers.all()])
 
 
 @router.post("/", summary="Register an MCP server, without starting it", response_model=None)
@@ -68,7 +68,7 @@ async def list_server_tools(mcp_server_id: str) -> JsonAnswer:
 
 @old_router.get("", summary="List MCP servers by name", response_model=None)
 async def map_servers(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer({server.server_name: old_shape(server) for server in await api.mcp_servers.list()})
+    return JsonAnswer({server.server_name: old_shape(server) for server in await api.mcp_servers.all()})
 
 
 @old_router.put("", summary="Register an MCP server, without starting it", response_model=None)

@@ -47,12 +47,12 @@ async def list_all_messages(
         conversation_id=conversation_of(conversation_id),
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    return JsonAnswer(messages(await api.recall.list(query), View(types=types)))
+    return JsonAnswer(messages(await api.message_search.page(query), View(types=types)))
 
 
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
 async def search_all_messages(api: CallerApi, body: SearchMessages) -> JsonAnswer:
-    recalled = await api.recall.search(search_of(body))
+    recalled = await api.message_search.search(search_of(body))
     found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
     return JsonAnswer(found, headers=mode_headers(recalled.mode, recalled.lacking, recalled.lost))
 
@@ -61,7 +61,7 @@ async def search_all_messages(api: CallerApi, body: SearchMessages) -> JsonAnswe
     "/agents/messages/search", summary="Search messages, with their agents and conversations", response_model=None
 )
 async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> JsonAnswer:
-    recalled, user = await api.recall.search(search_of(body)), api.caller.user_id
+    recalled, user = await api.message_search.search(search_of(body)), api.caller.user_id
     places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
     found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
     return JsonAnswer(found, headers=mode_headers(recalled.mode, recalled.lacking, recalled.lost))
@@ -73,5 +73,5 @@ async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> Js
     response_model=None,
 )
 async def capture_messages(api: CallerApi, agent_id: AgentPath, body: CaptureMessages) -> JsonAnswer:
-    kept = await api.recall.add(agent_id, captured(body))
+    kept = await api.message_search.add(agent_id, captured(body))
     return JsonAnswer({"success": True, "messages_created": len(kept), "run_ids": []})

@@ -25,7 +25,7 @@ async def _frames(api: CallerApi, run: Run, frames: StreamFrames, opening: bytes
     if opening:
         yield opening
     try:
-        async with aclosing(api.streams.follow(run.id)) as events:
+        async with aclosing(api.background_runs.follow(run.id)) as events:
             async for event in events:
                 if data := b"".join(frames.of(event)):
                     yield data

@@ -112,7 +112,7 @@ async def respond(
     if conversation is not None:
         send = replace(send, conversation=conversation, alone=True, run_type="send_conversation_message")
     if body.background:
-        run = await api.streams.accept(agent_id, send)
+        run = await api.background_runs.accept(agent_id, send)
         return following(api, run, include_pings=body.include_pings)
     turn = await api.sending.send(agent_id, send)
     return _streamed(api, agent_id, body, turn) if streaming else JsonAnswer(await _whole(turn, body.view))

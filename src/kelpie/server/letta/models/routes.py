@@ -23,7 +23,7 @@ async def list_models(
     return JsonAnswer(
         [
             shape
-            for model in await api.models.list()
+            for model in await api.models.all()
             for shape in (model_shape(model),)
             if provider_category is None or shape["provider_category"] in provider_category
             if provider_name is None or shape["provider_name"] == provider_name

@@ -85,4 +85,4 @@ async def list_filtered_runs(
         created_from=None if start_date is None else from_datetime(start_date),
         created_to=None if end_date is None else from_datetime(end_date),
     )
-    return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
+    return JsonAnswer([run_shape(run) for run in await api.runs.page(query)])

@@ -45,7 +45,7 @@ async def list_jobs(
     source_id: str | None = None,
     active: Annotated[bool, Query(description="Return only unfinished jobs.")] = False,
 ) -> JsonAnswer:
-    return JsonAnswer([job_shape(job) for job in await api.jobs.list(JobQuery(page, source_id, active))])
+    return JsonAnswer([job_shape(job) for job in await api.jobs.page(JobQuery(page, source_id, active))])
 
 
 @router.get("/active", summary="List unfinished jobs", deprecated=True, response_model=None)
@@ -58,7 +58,7 @@ async def list_active_jobs(
     ascending: bool = True,
 ) -> JsonAnswer:
     page = page_of(before, after, limit, "asc" if ascending else "desc")
-    return JsonAnswer([job_shape(job) for job in await api.jobs.list(JobQuery(page, source_id, active=True))])
+    return JsonAnswer([job_shape(job) for job in await api.jobs.page(JobQuery(page, source_id, active=True))])
 
 
 @router.get("/{job_id}", summary="Get a job", response_model=None)

@@ -47,13 +47,13 @@ async def list_runs(
         conversation_id=conversation_of(conversation_id),
         active=active,
     )
-    return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
+    return JsonAnswer([run_shape(run) for run in await api.runs.page(query)])
 
 
 @router.get("/active", summary="List unfinished runs", deprecated=True, response_model=None)
 async def list_active_runs(api: CallerApi, agent_id: str | None = None, background: bool | None = None) -> JsonAnswer:
     query = RunQuery(agent_ids=agents_of(agent_id, None), background=background, active=True)
-    return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
+    return JsonAnswer([run_shape(run) for run in await api.runs.page(query)])
 
 
 @router.get("/{run_id}", summary="Get a run", response_model=None)

@@ -43,7 +43,7 @@ async def upsert_tool(api: CallerApi, body: CreateTool, project_id: Project = No
 
 @router.get("/", summary="List tools", response_model=None)
 async def list_tools(api: CallerApi, query: Filters, page: Page50) -> JsonAnswer:
-    return JsonAnswer([tool_shape(tool) for tool in await api.tools.list(replace(query, page=page))])
+    return JsonAnswer([tool_shape(tool) for tool in await api.tools.page(replace(query, page=page))])
 
 
 @router.get("/count", summary="Count tools", response_model=None)

@@ -56,13 +56,13 @@ class Arguments(BaseModel):
 
 @router.post("/run", summary="Run a tool's source code without storing it", response_model=None)
 async def run_source(api: CallerApi, body: RunTool) -> JsonAnswer:
-    tried = await api.trials.attempt(_tool(body), body.name, body.args, body.env_vars or {})
+    tried = await api.manual_tool_runs.attempt(_tool(body), body.name, body.args, body.env_vars or {})
     return JsonAnswer(_message_shape(tried, api.world.clock.now()))
 
 
 @agent_router.post("/{tool_name}/run", summary="Run a tool of an agent", response_model=None)
 async def run_tool(api: CallerApi, agent_id: AgentPath, tool_name: str, body: Arguments) -> JsonAnswer:
-    tried = await api.trials.run(agent_id, tool_name, body.args)
+    tried = await api.manual_tool_runs.run(agent_id, tool_name, body.args)
     return JsonAnswer(
         {
             "status": _status(tried),

@@ -37,7 +37,7 @@ async def create_config(api: CallerApi, body: SandboxBody) -> JsonAnswer:
 async def list_configs(
     api: CallerApi, limit: Limit = 1000, after: After = None, sandbox_type: SandboxType | None = None
 ) -> JsonAnswer:
-    found = await api.sandbox_configs.list(page_of(None, after, limit, "asc"))
+    found = await api.sandbox_configs.page(page_of(None, after, limit, "asc"))
     return JsonAnswer([config_shape(one) for one in found if sandbox_type in (None, one.type)])
 
 

@@ -138,12 +138,12 @@ class ToolCallbacks(ServerScenario):
         await self.client("maker").insist("PATCH", f"/v1/agents/{self.agents[BARRED]}", free)
         await super().settle()
         running = self.machine.running
-        assert isinstance(running, RunningKelpie) and running.kelpie.sandbox is not None
-        if left := len(running.kelpie.passports):
+        assert isinstance(running, RunningKelpie) and running.kelpie.runtime.sandbox is not None
+        if left := len(running.kelpie.runtime.passports):
             raise Broken("no passport outlives its call", f"{left} are left")
-        await running.kelpie.sandbox.settled()
-        if any(running.kelpie.sandbox.counts()[name] for name in ("running", "ending", "waiting", "starting")):
-            raise Broken("nothing of a job is left", str(running.kelpie.sandbox.counts()))
+        await running.kelpie.runtime.sandbox.settled()
+        if any(running.kelpie.runtime.sandbox.counts()[name] for name in ("running", "ending", "waiting", "starting")):
+            raise Broken("nothing of a job is left", str(running.kelpie.runtime.sandbox.counts()))
 
     def check(self) -> None:
         super().check()

@@ -1,0 +1,85 @@
+"""Kelpie on this machine: its clock, network, processes and disk as the adapters of the ports in `world`."""
+
+import random
+from pathlib import Path
+
+from kelpie.agent.definition.creation import check_timezone
+from kelpie.app import Kelpie
+from kelpie.core.errors import ConfigurationError, InvalidInput
+from kelpie.core.settings.settings import Settings
+from kelpie.observe import logs
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.clock import SystemClock
+from kelpie.world.embedding.minilm import MiniLm
+from kelpie.world.files import password_file
+from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.workspaces import DirectoryWorkspaces
+from kelpie.world.http.port import NetworkHttp
+from kelpie.world.ids import RandomIds
+from kelpie.world.packages.store import LocalPackages
+from kelpie.world.processes.processes import SystemProcesses
+from kelpie.world.sqlite.database import SqliteDatabase
+from kelpie.world.world import World
+
+DATABASE_FILE = "kelpie.db"
+PACKAGES_DIR = "packages"  # of tools
+
+_log = logs.get("app")
+
+
+def open_kelpie(settings: Settings) -> Kelpie:
+    """A Kelpie with this machine's adapters, ready to be started. Raises ConfigurationError in one clear sentence."""
+    try:
+        check_timezone(settings.default_timezone)
+    except InvalidInput as error:
+        raise ConfigurationError("KELPIE_DEFAULT_TIMEZONE", error.remedy) from None
+    data_dir = DataDir.open(settings.data_dir)
+    data_dir.lock()
+    try:
+        database = SqliteDatabase.open(_database_path(settings, data_dir))
+    except BaseException:  # raised again; the lock must not keep the next start out
+        data_dir.close()
+        raise
+    if settings.sandbox_isolation == "none":
+        _log.warning(
+            "isolation_optional",
+            "sandbox.isolation is none: tool code runs without isolation where this machine cannot isolate it",
+        )
+    world = World(
+        clock=SystemClock(),
+        ids=RandomIds(),
+        random=random.Random(),
+        database=database,
+        http=NetworkHttp(),
+        processes=SystemProcesses(),
+        embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
+        cells=BubblewrapCells(
+            kept=data_dir.path / "isolation.json",
+            lowered=_warn_of_missing_isolation if settings.sandbox_isolation == "none" else None,
+        ),
+        workspaces=DirectoryWorkspaces(data_dir.path),
+    )
+    return Kelpie(
+        world,
+        settings,
+        packages=_packages(world, settings, data_dir.path / PACKAGES_DIR),
+        data_dir=data_dir,
+        password_kept=password_file.read(data_dir.path),
+    )
+
+
+def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:
+    return LocalPackages(world.processes, directory, private=settings.egress_private) if settings.packages else None
+
+
+def _database_path(settings: Settings, data_dir: DataDir) -> Path:
+    url = settings.database_url
+    if url is None:
+        return data_dir.path / DATABASE_FILE
+    if not url.startswith("sqlite:///"):
+        raise ConfigurationError("KELPIE_DATABASE_URL", "this version stores in SQLite; use sqlite:///path/to/file.db")
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def _warn_of_missing_isolation(reason: str) -> None:
+    _log.warning("isolation_missing", "Tool code runs without isolation, as sandbox.isolation allows", reason=reason)

@@ -1,0 +1,50 @@
+"""The parts of one running server that the APIs of all its callers share. Built once, by `app.Kelpie`.
+
+Nothing in here knows a caller: what a caller may reach is the business of `api.Api`.
+"""
+
+from dataclasses import dataclass
+
+from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.passports import Passports
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.agent.events.event_notifier import RunNotifier
+from kelpie.agent.inbox.run_queue import RunQueue
+from kelpie.agent.inbox.wait_graph import WaitGraph
+from kelpie.agent.live.live_agents import LiveAgents
+from kelpie.agent.live.pauses import Pauses
+from kelpie.agent.maintenance.recovery import Recovery
+from kelpie.agent.multi_agent.running_chats import RunningChats
+from kelpie.agent.turn.activation import Activation
+from kelpie.agent.turn.active_turns import ActiveTurns
+from kelpie.agent.turn.dependencies import TurnDependencies
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.memory.embeddings import Embeddings
+from kelpie.sandbox.process import ProcessSandbox
+from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One server's collaborators. Without a sandbox, code of tools is refused."""
+
+    world: World
+    settings: Settings
+    models: Models
+    embeddings: Embeddings
+    authenticator: Authenticator
+    passports: Passports  # of the code of tools that runs now
+    dispatcher: Dispatcher[Activation]
+    live_agents: LiveAgents
+    run_queue: RunQueue
+    run_notifier: RunNotifier
+    recovery: Recovery
+    pauses: Pauses
+    active_turns: ActiveTurns
+    wait_graph: WaitGraph
+    running_chats: RunningChats
+    turn_dependencies: TurnDependencies
+    sandbox: ProcessSandbox | None
+    custom_tools: CustomToolRunner | None
