@@ -10,7 +10,7 @@ from kelpie.agent.compaction.on_request import RUN_TYPE
 from kelpie.agent.events.turn_events import Compacting
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
 from kelpie.agent.prompt.wellformed_history import weight
-from kelpie.agent.turn.loop import TurnLoop
+from kelpie.agent.turn.loop import Turn
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import MessageQuery, Role, Usage
@@ -400,8 +400,8 @@ async def test_on_request_a_summariser_that_fails_is_told_and_nothing_changes(ho
     assert await context(house, agent) == before
 
 
-def live_turns() -> list[TurnLoop]:
-    return [each for each in gc.get_objects() if isinstance(each, TurnLoop)]
+def live_turns() -> list[Turn]:
+    return [each for each in gc.get_objects() if isinstance(each, Turn)]
 
 
 async def test_a_turn_that_had_to_make_room_leaves_no_ring_behind(house):

@@ -252,27 +252,27 @@ def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> Non
 
 
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
-    async def answer_open(self: turn.TurnLoop, reply: Any, left: Any) -> bool:
+    async def answer_open(self: turn.Turn, reply: Any, left: Any) -> bool:
         earlier = [row for row in self._said if row.step_id != reply.step_id]
         planned = await self._planned(reply.tool_calls, earlier, reply.step_id, self._words(reply))
         again = [each for each in planned if each.call in left]
         return await self._answer_one_by_one(reply.step_id, again)
 
-    patch.setattr(turn.TurnLoop, "answer_open", answer_open)
+    patch.setattr(turn.Turn, "answer_open", answer_open)
 
 
 def the_listener_is_not_told_of_a_failure(patch: pytest.MonkeyPatch) -> None:
-    original = TurnStream.tell
+    original = TurnStream.emit
 
     def tell(self: TurnStream, event: Any) -> None:
         if not (isinstance(event, TurnEnded) and event.error):
             original(self, event)
 
-    patch.setattr(TurnStream, "tell", tell)
+    patch.setattr(TurnStream, "emit", tell)
 
 
 def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> None:
-    events, commit = TurnStream.events, turn.TurnLoop._commit
+    events, commit = TurnStream.events, turn.Turn._commit
     left: set[TurnStream] = set()
 
     async def listened(self: TurnStream) -> Any:
@@ -285,22 +285,22 @@ def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> No
             if not ended:
                 left.add(self)
 
-    async def committed(self: turn.TurnLoop, *arguments: Any, **options: Any) -> bool:
+    async def committed(self: turn.Turn, *arguments: Any, **options: Any) -> bool:
         if self._turn in left:
             raise asyncio.CancelledError
         return await commit(self, *arguments, **options)
 
     patch.setattr(TurnStream, "events", listened)
-    patch.setattr(turn.TurnLoop, "_commit", committed)
+    patch.setattr(turn.Turn, "_commit", committed)
 
 
 def a_turn_that_goes_on_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
-    original = turn.TurnLoop.__init__
+    original = turn.Turn.__init__
 
-    def begin(self: turn.TurnLoop, *arguments: Any, said: object = (), **options: Any) -> None:
+    def begin(self: turn.Turn, *arguments: Any, said: object = (), **options: Any) -> None:
         original(self, *arguments, **options)
 
-    patch.setattr(turn.TurnLoop, "__init__", begin)
+    patch.setattr(turn.Turn, "__init__", begin)
 
 
 def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from kelpie.agent.compaction.compactor import CompactionResult, Compactor
 from kelpie.agent.compaction.plan import CompactionPlanner, Occasion
-from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.events.event_recorder import StoredTurnStream
 from kelpie.agent.events.turn_events import Compacting, MessageCommitted
+from kelpie.agent.events.turn_sink import TurnSink
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.spending import book
@@ -52,9 +51,7 @@ class Ended:
 class WindowGuard:
     """Of one turn."""
 
-    def __init__(
-        self, world: World, models: Models, hot: LiveAgent, lane: LiveConversation, turn: TurnStream | StoredTurnStream
-    ) -> None:
+    def __init__(self, world: World, models: Models, hot: LiveAgent, lane: LiveConversation, turn: TurnSink) -> None:
         self._world = world
         self._hot = hot
         self._lane = lane
@@ -120,16 +117,16 @@ class WindowGuard:
         if tokens <= FULL * lane.agent.model.context_window:
             return position, None
         occasion = Occasion(Trigger.after_step, step.goes_on, tokens=tokens, step_id=step.step_id)
-        told = step.goes_on or not isinstance(self._turn, StoredTurnStream)  # the end of a kept stream is kept already
-        compacted = await self._compact(position, context, occasion, told=told)
+        compacted = await self._compact(position, context, occasion)
         if compacted is None:
             return position, None
         return position.after(position.run), compacted.stats.context_tokens_after
 
     async def _compact(
-        self, position: JournalPosition, context: Context, occasion: Occasion, *, told: bool = True
+        self, position: JournalPosition, context: Context, occasion: Occasion
     ) -> CompactionResult | None:
         planner, turn = self._planner, self._turn
+        told = turn.is_open
         if not planner.can(context, occasion):
             return None
         if told:
@@ -138,15 +135,13 @@ class WindowGuard:
             plan = await planner.plan(context, occasion)
         if plan is None:
             return None
-        recorder = turn if told and isinstance(turn, StoredTurnStream) else None
-        record = await recorder.enclose(None) if recorder is not None else None
+        record = await turn.enclose(None) if told else None
         compacted = await self._compactor.carry_out(position, context, occasion, plan, record)
         if compacted is not None:
             book(self._hot, compacted.step)
-        if compacted is not None and recorder is not None:
-            recorder.sealed()
         if compacted is not None and told:
-            turn.tell(MessageCommitted(compacted.row))
+            turn.sealed(ended=False)
+            turn.emit(MessageCommitted(compacted.row))
         return compacted
 
     def _tell_begun(self, position: JournalPosition, context: Context, occasion: Occasion) -> None:
@@ -155,7 +150,7 @@ class WindowGuard:
         tokens = occasion.tokens or context.tokens(lane.frame_weight(now) + context.weight + occasion.waiting)
         window, trigger = lane.agent.model.context_window, occasion.trigger.value
         uuid = world.ids.uuid()
-        self._turn.tell(Compacting(position.run.id, uuid, now, occasion.step_id, trigger, tokens, window))
+        self._turn.emit(Compacting(position.run.id, uuid, now, occasion.step_id, trigger, tokens, window))
 
 
 def fitting(lane: LiveConversation, context: Context, beside: int) -> int:

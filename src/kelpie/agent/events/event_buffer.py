@@ -52,11 +52,11 @@ class TurnStream:
         ear = TurnStream(self.run_id)
         ear.cancellation = self.cancellation
         for event in self._told:
-            ear.tell(event)
+            ear.emit(event)
         self._ears.append(ear)
         return ear
 
-    def tell(self, event: TurnEvent) -> None:
+    def emit(self, event: TurnEvent) -> None:
         """Adds an event; after the last one, or for a listener that lags, it is dropped."""
         self._ended = self._ended or isinstance(event, TurnEnded)
         if self.messages:
@@ -72,14 +72,20 @@ class TurnStream:
         self._over = isinstance(event, TurnEnded | Lagged)
         self._news.set()
 
+    async def enclose(self, context_tokens: int | None) -> None:
+        """Nothing: events in memory need no part in a commit."""
+
+    def sealed(self, *, ended: bool) -> None:
+        """Nothing: the events of the commit follow one by one."""
+
     def break_off(self, error: KelpieError) -> None:
         """Tells the last word of a turn that could not be recorded to its end."""
-        self.tell(TurnEnded(self.run_id, StopReason.error, Usage(), 0, None, error))
+        self.emit(TurnEnded(self.run_id, StopReason.error, Usage(), 0, None, error))
 
     def _tell_others(self, event: TurnEvent) -> None:
         for ear in self._ears:
             if not ear._left:
-                ear.tell(event)
+                ear.emit(event)
         self._told_size += _size(event)
         if len(self._told) >= EVENTS_MAX or self._told_size > CHARS_MAX:
             self._told = [Lagged(self.run_id)]
@@ -99,6 +105,11 @@ class TurnStream:
     def has_ended(self) -> bool:
         """Whether the turn has told its end, also to a listener that lags."""
         return self._ended
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more events may follow."""
+        return not self._ended
 
     @property
     def has_more(self) -> bool:
@@ -121,7 +132,7 @@ class TurnStream:
             self._left = True
 
 
-def tell_failure(turn: TurnStream, done: asyncio.Future[None]) -> None:
+def emit_failure(turn: TurnStream, done: asyncio.Future[None]) -> None:
     """A job that failed before its turn could speak: the listener hears of it all the same."""
     if done.cancelled():
         turn.break_off(InvariantBroken("The turn was interrupted."))

@@ -88,10 +88,11 @@ class StoredTurnStream:
         self._told = 0
         self._chars = 0
         self._cut = False
+        self._ended = False
         self._flusher: asyncio.Task[None] | None = None
         self._writing = False
 
-    def tell(self, event: TurnEvent) -> None:
+    def emit(self, event: TurnEvent) -> None:
         """Takes a preview to be stored soon; what commits brought is stored already and only made known."""
         if isinstance(event, TurnOpened):
             return
@@ -115,8 +116,9 @@ class StoredTurnStream:
         cut = self._cut and not self._events
         return EventRecord(self._segment, self._first, tuple(self._events), context_tokens, cut)
 
-    def sealed(self) -> None:
-        """The commit is in, and with it all that was told before it."""
+    def sealed(self, *, ended: bool) -> None:
+        """The commit is in, and with it all events before it; with `ended` the stored stream has its end."""
+        self._ended = ended
         self._events.clear()
         self._first = 0
         self._number += 1
@@ -127,6 +129,11 @@ class StoredTurnStream:
         self._events.clear()
         if self._flusher is not None and not self._writing:
             self._flusher.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more events may follow: not after the stored end."""
+        return not self._ended
 
     @property
     def _segment(self) -> str:

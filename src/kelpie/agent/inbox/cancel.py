@@ -167,7 +167,7 @@ class Cancellations:
             self._broadcast.news(run_id)
         for work in unborn:
             if isinstance(work.listener, TurnStream):
-                work.listener.tell(TurnEnded(work.run_id, StopReason.cancelled, Usage(), 0, None))
+                work.listener.emit(TurnEnded(work.run_id, StopReason.cancelled, Usage(), 0, None))
         return closed
 
 

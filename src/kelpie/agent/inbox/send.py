@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.events.event_buffer import TurnStream, tell_failure
+from kelpie.agent.events.event_buffer import TurnStream, emit_failure
 from kelpie.agent.inbox import send_preparation
 from kelpie.agent.inbox.busy_check import require_free
 from kelpie.agent.inbox.send_from_tool import on_behalf, wait
@@ -71,7 +71,7 @@ class MessageSender:
             live.check(send)
         reply = self._submit(agent_id, send, turn)
         work = self._underway.add(agent_id, send.conversation, turn, send)
-        reply.add_done_callback(partial(tell_failure, turn))
+        reply.add_done_callback(partial(emit_failure, turn))
         reply.add_done_callback(partial(self._underway.ended, work))
         if live is None:
             heard = asyncio.ensure_future(turn.opened())
@@ -96,7 +96,7 @@ class MessageSender:
         """The turn that these messages are already. Raises Overloaded, StorageError."""
         if (running := self._running(agent_id, send)) is None:
             if replay := await duplicate_sends.told_before(self._world.database, agent_id, send):
-                replay.tell(turn := TurnStream(replay.run.id))
+                replay.emit(turn := TurnStream(replay.run.id))
                 return turn
             running = self._running(agent_id, send)  # nothing is awaited from here to the dispatcher
         return running.join() if running else None

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.events.event_buffer import TurnStream, tell_failure
+from kelpie.agent.events.event_buffer import TurnStream, emit_failure
 from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.turn.activation import Activation
@@ -132,7 +132,7 @@ class MessagingTools:
             await activation.turn(send, letter.turn)
 
         reply = self._dispatcher.submit(other, DEFAULT_LANE, deliver, letter.turn.run_id)
-        reply.add_done_callback(partial(tell_failure, letter.turn))
+        reply.add_done_callback(partial(emit_failure, letter.turn))
 
 
 async def _answer(letter: _Letter, other: AgentId) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from kelpie.agent.tool_calls.approval_matching import refuse_while
 from kelpie.agent.turn import approval_answers, duplicate_sends
 from kelpie.agent.turn.approval_answers import Replay
 from kelpie.agent.turn.dependencies import TurnDependencies
-from kelpie.agent.turn.loop import TurnLoop
+from kelpie.agent.turn.loop import open_turn
 from kelpie.agent.turn.recovery import CUT_OFF, UnfinishedTurns
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.conversations.messages import Usage
@@ -96,9 +96,9 @@ class Activation:
             with self._equipment.underway.working(self.agent_id, send.conversation, turn):
                 await self._new_turn(send, turn)
         except Cancelled:
-            turn.tell(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
+            turn.emit(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
         except RunOver:
-            turn.tell(await self._stored_end(turn.run_id))
+            turn.emit(await self._stored_end(turn.run_id))
         except asyncio.CancelledError:  # perhaps in the middle of a commit, which goes on without it
             turn.break_off(CommitUnknown(CUT_OFF))
             raise
@@ -148,24 +148,14 @@ class Activation:
         again = None
         if turn.messages:  # perhaps they were answered while this waited for its lane
             again = await duplicate_sends.told_before(world.database, self.agent_id, send)
-        begun = again or await approval_answers.begin(world.database, lane, send.given)
-        if isinstance(begun, Replay):
-            begun.tell(turn)
+        start = again or await approval_answers.begin(world.database, lane, send.given)
+        if isinstance(start, Replay):
+            start.emit(turn)
             return
         position = JournalPosition(self._hot.claim, run, 0, conversation)
-        loop = TurnLoop(
-            self._equipment,
-            self._hot,
-            lane,
-            position,
-            begun.given,
-            turn,
-            deltas=send.deltas,
-            said=begun.said,
-            waited=begun.waited,
-        )
-        with self._hot.using(lane), lane.wearing(begun.given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
-            await loop.begin()
+        opened = open_turn(self._equipment, self._hot, lane, position, start, turn)
+        with self._hot.using(lane), lane.wearing(start.input.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+            await opened.begin()
 
     async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> CompactionResult:
         """Compacts a conversation because somebody asked for it. Raises CallerError, ModelError, StorageError."""

@@ -28,12 +28,12 @@ REPLAYS_KEPT = 20  # answers that were given before and are still known as such
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """How a turn begins: what it is given, what it has waited for, and what it has said in earlier runs."""
+class TurnStart:
+    """The start of a turn: its input, the calls it has waited for until now, and its rows of earlier runs."""
 
-    given: RunInput
+    input: RunInput
     waited: PendingCalls | None = None
-    said: Sequence[Message] = ()
+    rows: Sequence[Message] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Replay:
         assert self.run.stop_reason is not None
         return self.run.stop_reason
 
-    def tell(self, turn: TurnStream) -> None:
+    def emit(self, turn: TurnStream) -> None:
         run = self.run
-        turn.tell(TurnOpened(run.id, run.created_at))
+        turn.emit(TurnOpened(run.id, run.created_at))
         for row in self.said:
             if row.is_reply or row.role is Role.tool:
-                turn.tell(MessageCommitted(row))
+                turn.emit(MessageCommitted(row))
         reason, detail, budget = self.stop_reason, run.stop_detail, run.metadata.get(BUDGET_KEY)
-        turn.tell(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
+        turn.emit(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
 
 
 async def waiting(database: Database, lane: LiveConversation) -> PendingCalls | None:
@@ -65,13 +65,13 @@ async def waiting(database: Database, lane: LiveConversation) -> PendingCalls | 
     return await database.read(lambda tx: rows.get(tx, lane.agent.id, lane.conversation))
 
 
-async def begin(database: Database, lane: LiveConversation, given: RunInput) -> Begun | Replay:
+async def begin(database: Database, lane: LiveConversation, given: RunInput) -> TurnStart | Replay:
     """How to begin with what was sent. Raises PendingApproval, InvalidInput, StorageError."""
     pending = await waiting(database, lane)
     if not given.answers:
         if pending is not None:
             raise approval_matching.refuse_while(pending)
-        return Begun(given)
+        return TurnStart(given)
     if pending is None:
         return await database.read(lambda tx: _again(tx, lane, given))
     said = await database.read(lambda tx: messages.of_runs(tx, pending.runs))
@@ -80,7 +80,7 @@ async def begin(database: Database, lane: LiveConversation, given: RunInput) -> 
         raise nothing_waits()
     answers = approval_matching.fitting(pending, request, given.answers, partial=given.partial)
     _check_changed(lane, request, said, answers)
-    return Begun(replace(given, answers=answers, request=request.id, earlier=pending.runs), pending, said)
+    return TurnStart(replace(given, answers=answers, request=request.id, earlier=pending.runs), pending, said)
 
 
 def nothing_waits() -> InvalidInput:
@@ -108,7 +108,7 @@ def _nothing(tool: Tool) -> None:
     """Runs nothing: the calls are only looked at."""
 
 
-def _again(tx: Tx, lane: LiveConversation, sent: RunInput) -> Begun | Replay:
+def _again(tx: Tx, lane: LiveConversation, sent: RunInput) -> TurnStart | Replay:
     """What becomes of answers when nothing waits: they are known, or refused. Raises InvalidInput."""
     for row in messages.answering(tx, lane.agent.id, REPLAYS_KEPT):
         if row.run_id is None or (row.conversation_id or "") != lane.conversation:
@@ -139,15 +139,15 @@ def _same(one: CallAnswer, other: CallAnswer) -> bool:
     return False
 
 
-def _taken_up(tx: Tx, lane: LiveConversation, sent: RunInput, run: Run, first: RunInput) -> Begun | Replay:
+def _taken_up(tx: Tx, lane: LiveConversation, sent: RunInput, run: Run, first: RunInput) -> TurnStart | Replay:
     """The same answers once more: told again, or gone on with if the first time ended in a failure."""
     said, plain = messages.of_run(tx, run.id), replace(sent, answers=(), partial=False)
     if sent.messages and sent.messages != first.messages:
-        return Begun(plain)
+        return TurnStart(plain)
     if run.status is not RunStatus.failed:
         return Replay(run, said)
     if contexts.ids(tx, lane.agent.id, lane.conversation)[-1:] != tuple(row.id for row in said[-1:]):
         raise nothing_waits()  # the conversation has gone on since
     earlier = (*first.earlier, run.id)[-approval_matching.RUNS_MAX :]
     left = plain if run.step_count == 0 else replace(plain, messages=())
-    return Begun(replace(left, earlier=earlier), None, messages.of_runs(tx, earlier))
+    return TurnStart(replace(left, earlier=earlier), None, messages.of_runs(tx, earlier))

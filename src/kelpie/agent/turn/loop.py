@@ -13,31 +13,36 @@ from typing import Any
 from kelpie.actors.interruption import Interruption
 from kelpie.agent.events.cancellation import Cancelled
 from kelpie.agent.events.turn_events import TurnOpened
+from kelpie.agent.events.turn_sink import TurnSink
 from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.entries import CallAnswer
 from kelpie.agent.journal.message_rows import input_row
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.reload import Forgotten, catch_up
 from kelpie.agent.live.spending import BudgetExhausted, afford
+from kelpie.agent.prompt.wellformed_history import LeftOpen
 from kelpie.agent.tool_calls import approval_matching
+from kelpie.agent.turn.approval_answers import TurnStart
+from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.agent.turn.model_call import ModelCallResult, ask
 from kelpie.agent.turn.tool_phase import ToolPhase
 from kelpie.core.conversations.runs import RunStatus, StepStatus, StopReason
 from kelpie.core.errors import ModelError
 
 
-class TurnLoop(ToolPhase):
+class Turn(ToolPhase):
     """One turn of one conversation, from where it stands to its end."""
 
     async def begin(self) -> None:
         """A new turn: its input is committed while the model already works on it. Raises StorageError."""
         run = self._position.run
-        self._turn.tell(TurnOpened(run.id, run.created_at))
+        self._turn.emit(TurnOpened(run.id, run.created_at))
         opening = journal.open_turn(self._world.database, self._position, self._lane.loaded, self._given)
         if self._waited is not None:
             await opening
             self._position = self._position.after(run)
-            await self.begin_again()
+            await self._begin_again()
             return
         if self._given.max_steps <= 0:
             await opening
@@ -53,17 +58,26 @@ class TurnLoop(ToolPhase):
             await self._run_dry(error)
         elif error is not None:
             if await self._went_on_after(error):
-                await self.go_on()
+                await self._go_on()
         elif asked is not None and await self._step(asked):
-            await self.go_on()
+            await self._go_on()
 
-    async def begin_waiting(self) -> None:
+    async def begin_queued(self) -> None:
         """A turn whose run was stored before its lane was free. Raises StorageError."""
         if await journal.take_up(self._world.database, self._position, self._given):
             self._position = self._position.after(replace(self._position.run, status=RunStatus.running))
-            await self.begin_again()
+            await self._begin_again()
 
-    async def begin_again(self) -> None:
+    async def resume(self, left: LeftOpen | None) -> None:
+        """Continues a turn that a crash interrupted, beginning with the calls it left open. Raises StorageError."""
+        if left is not None and not await self.answer_open(*left):
+            return
+        if self._position.run.step_count == 0:
+            await self._begin_again()
+        else:
+            await self._go_on()
+
+    async def _begin_again(self) -> None:
         """A turn that was opened before, but has no step yet. Raises StorageError."""
         if self._waited is not None:
             try:
@@ -78,9 +92,9 @@ class TurnLoop(ToolPhase):
             await self._end(StopReason.end_turn)
             return
         self._take_input()
-        await self.go_on()
+        await self._go_on()
 
-    async def go_on(self) -> None:
+    async def _go_on(self) -> None:
         """From here to the end, asking the model next. Raises StorageError."""
         goes_on = True
         while goes_on:
@@ -107,7 +121,7 @@ class TurnLoop(ToolPhase):
             now, models = self._world.clock.now(), self._equipment.models
             await afford(self._world.database, models, self._hot, self._lane, bounds, now)
         entries = self._room.show(context, self._waiting)
-        listen = self._turn.tell if self._deltas else None
+        listen = self._turn.emit if self._deltas else None
         client = self._given.client_tools
         allowed = self._lane.verdict(self._said, client, bounds)
         with self._turn.cancellation.abortable(asks=True):
@@ -163,6 +177,20 @@ class TurnLoop(ToolPhase):
     def _take_input(self) -> None:
         run, ids = self._position.run, self._world.ids
         self._waiting = tuple(input_row(run, message, ids) for message in self._given.messages)
+
+
+def open_turn(
+    dependencies: TurnDependencies,
+    live: LiveAgent,
+    conversation: LiveConversation,
+    position: JournalPosition,
+    start: TurnStart,
+    sink: TurnSink,
+) -> Turn:
+    """The turn of a run, at its position in the journal; call `begin`, `begin_queued` or `resume` once."""
+    deltas = start.input.deltas
+    given, said, waited = start.input, start.rows, start.waited
+    return Turn(dependencies, live, conversation, position, given, sink, deltas=deltas, said=said, waited=waited)
 
 
 async def _while_committing(

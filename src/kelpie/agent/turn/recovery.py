@@ -11,15 +11,16 @@ from kelpie.agent.events import event_recorder
 from kelpie.agent.events.cancellation import Cancelled
 from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.event_recorder import StoredTurnStream
+from kelpie.agent.events.turn_sink import TurnSink
 from kelpie.agent.journal import run_endings
 from kelpie.agent.journal.message_rows import tool_row
 from kelpie.agent.live.live_agent import LiveAgent
 from kelpie.agent.live.reload import enter
 from kelpie.agent.prompt.synthetic_results import interrupted
 from kelpie.agent.turn import approval_answers
-from kelpie.agent.turn.approval_answers import Replay
+from kelpie.agent.turn.approval_answers import Replay, TurnStart
 from kelpie.agent.turn.dependencies import TurnDependencies
-from kelpie.agent.turn.loop import TurnLoop
+from kelpie.agent.turn.loop import open_turn
 from kelpie.agent.turn.recovery_point import RecoveryPoint, read_standing
 from kelpie.core.conversations.runs import UNFINISHED, RunStatus, StopReason
 from kelpie.core.errors import CallerError, CommitUnknown, NotFound, RunOver, StorageError
@@ -152,18 +153,18 @@ class UnfinishedTurns:
         finally:
             recorder.close()
 
-    async def _play_listed(self, left: Unfinished, turn: TurnStream | StoredTurnStream) -> None:
+    async def _play_listed(self, left: Unfinished, turn: TurnSink) -> None:
         """Plays a turn that can be told to end."""
         with self._equipment.underway.working(left.run.agent_id, left.run.conversation_id or "", turn):
             turn.cancellation.begin()
             await self._play(left, turn)
 
-    async def _play(self, left: Unfinished, turn: TurnStream | StoredTurnStream) -> None:
+    async def _play(self, left: Unfinished, turn: TurnSink) -> None:
         """Plays a turn from where it stands to its end."""
         run, given, standing = left.run, left.given, await self._stand(left)
-        position, said = standing.position, standing.said
+        position = standing.position
         lane = await enter(self._equipment.world.database, self._hot, position.conversation)
-        waited = None
+        start = TurnStart(given, None, standing.said)
         if run.status is not RunStatus.created:
             lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
             if given.request is not None and not position.rests_on_history:
@@ -171,27 +172,21 @@ class UnfinishedTurns:
                 if waited is None or waited.request != given.request:
                     await self._close(left, NOT_WAITING)
                     return
+                start = TurnStart(given, waited, standing.said)
         else:
             begun = await approval_answers.begin(self._equipment.world.database, lane, given)
             if isinstance(begun, Replay):
                 message = f"The same answers were sent before. See {begun.run.id} for the result."
                 await self._close(left, {"type": "replay", "message": message}, begun.stop_reason)
                 return
-            given, waited, said = begun.given, begun.waited, begun.said
-        loop = TurnLoop(
-            self._equipment, self._hot, lane, position, given, turn, deltas=given.deltas, said=said, waited=waited
-        )
-        with self._hot.using(lane), lane.wearing(given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+            start = begun
+        opened = open_turn(self._equipment, self._hot, lane, position, start, turn)
+        with self._hot.using(lane), lane.wearing(start.input.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             if run.status is RunStatus.created:
-                await loop.begin_waiting()
+                await opened.begin_queued()
                 return
             _log.info("interrupted_turn_resumed", "Interrupted turn resumed", step_count=run.step_count)
-            if standing.left is not None and not await loop.answer_open(*standing.left):
-                return
-            if run.step_count == 0:
-                await loop.begin_again()
-            else:
-                await loop.go_on()
+            await opened.resume(standing.left)
 
     async def _recorder(self, left: Unfinished) -> StoredTurnStream:
         """The listener of a background run. What an earlier life has shown and never committed is called off first."""

@@ -11,9 +11,8 @@ from kelpie.agent.compaction.window_guard import Ended, WindowGuard
 from kelpie.agent.companions import schedule as companion_schedule
 from kelpie.agent.events.cancellation import Cancelled
 from kelpie.agent.events.committed_events import told
-from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.events.event_recorder import StoredTurnStream
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded
+from kelpie.agent.events.turn_sink import TurnSink
 from kelpie.agent.journal import run_endings, step_commit
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.entries import CommitResult, StepEntry
@@ -49,7 +48,7 @@ class TurnState:
         lane: LiveConversation,
         position: JournalPosition,
         given: RunInput,
-        turn: TurnStream | StoredTurnStream,
+        turn: TurnSink,
         *,
         deltas: bool = False,
         said: Sequence[Message] = (),  # what the history has of the turn already
@@ -62,7 +61,6 @@ class TurnState:
         self._position = position
         self._given = given
         self._turn = turn
-        self._recorder = turn if isinstance(turn, StoredTurnStream) else None
         self._deltas = deltas
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
@@ -77,17 +75,15 @@ class TurnState:
 
     async def _commit(self, write: StepEntry) -> bool:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
-        if self._recorder is not None:
-            write = replace(write, record=await self._recorder.enclose(self._context_tokens))
+        write = replace(write, record=await self._turn.enclose(self._context_tokens))
         committed = await step_commit.write_step(self._world.database, self._position, self._lane.loaded, write)
         self._waiting = ()
         book(self._hot, write.step, committed.calls)
         self._take_in(committed)
-        if self._recorder is not None:
-            self._recorder.sealed()
+        self._turn.sealed(ended=committed.stop is not None)
         heartbeats = self._lane.spec.heartbeats
         for event in told(committed.rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats):
-            self._turn.tell(event)
+            self._turn.emit(event)
         goes_on = committed.stop is None
         try:
             if write.ending is not None and (goes_on or committed.run.status is RunStatus.completed):
@@ -157,7 +153,7 @@ class TurnState:
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = run_endings.ended(self._position.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
-        record = await self._recorder.enclose(self._context_tokens) if self._recorder is not None else None
+        record = await self._turn.enclose(self._context_tokens)
         cleared = await run_endings.close_turn(
             self._world.database, self._position, run, orphans, step, self._lane.loaded, record, self._meters
         )
@@ -166,7 +162,7 @@ class TurnState:
         book(self._hot, step, None if orphans else ())
         self._position = self._position.after(run)
         for row in orphans:
-            self._turn.tell(MessageCommitted(row))
+            self._turn.emit(MessageCommitted(row))
         self._tell_end(run, error)
 
     def _cancelled_calls(self, run: Run) -> tuple[Message, ...]:
@@ -184,7 +180,7 @@ class TurnState:
             self._equipment.learn()
         tokens, usage, budget = self._context_tokens, run.usage, run.metadata.get(BUDGET_KEY)
         reason, detail = run.stop_reason, run.stop_detail
-        self._turn.tell(TurnEnded(run.id, reason, usage, run.step_count, tokens, error, detail, begun, budget))
+        self._turn.emit(TurnEnded(run.id, reason, usage, run.step_count, tokens, error, detail, begun, budget))
 
     # --- small things --------------------------------------------------------------------------------------------
 
