@@ -48,7 +48,7 @@ def wants_end(rows: Sequence[Message], exits: AbstractSet[str]) -> bool:
     return reply is not None and (not reply.tool_calls or any(call.name in exits for call in reply.tool_calls))
 
 
-def verdict(
+def allowed_tools(
     rules: Sequence[ToolRule],
     tools: Sequence[str],
     made: Sequence[Made],

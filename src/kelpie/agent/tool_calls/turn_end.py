@@ -53,7 +53,7 @@ def exits_of(spec: TypeSpec, tool_rules: Sequence[ToolRule]) -> frozenset[str]:
 
 def ruled(spec: TypeSpec, tool_rules: Sequence[ToolRule], tools: Sequence[str], made: Sequence[Made]) -> Ruled:
     """What the tool rules ask for after the calls that the turn has made."""
-    found = rules.verdict(tool_rules, tools, made, exits_of(spec, tool_rules))
+    found = rules.allowed_tools(tool_rules, tools, made, exits_of(spec, tool_rules))
     return Ruled(rules.owed(tool_rules, tools, made), found.allowed if found.forced else ())
 
 

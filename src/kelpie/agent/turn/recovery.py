@@ -181,7 +181,11 @@ class UnfinishedTurns:
                 return
             start = begun
         opened = open_turn(self._equipment, self._hot, lane, position, start, turn)
-        with self._hot.using(lane), lane.wearing(start.input.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+        with (
+            self._hot.using(lane),
+            lane.overridden(start.input.override),
+            logs.bind(run_id=run.id, agent_id=run.agent_id),
+        ):
             if run.status is RunStatus.created:
                 await opened.begin_queued()
                 return
