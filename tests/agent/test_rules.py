@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from kelpie.agent.tool_calls.tool_rules import (
     Made,
+    allowed_tools,
     call_first,
     call_one_of,
     made_in,
     one_at_a_time,
     owed,
     refusal,
-    allowed_tools,
     wants_end,
 )
 from kelpie.core.agents.agent import ToolRule
