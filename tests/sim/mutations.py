@@ -346,7 +346,7 @@ def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> 
         except ModelError:
             reply = Reply((Text("I do not know."),), (), "stop", Usage())
             return model_call.ModelCallResult(
-                reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
+                arguments[0], reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
             )
 
     patch.setattr(model_call.ModelCall, "_stream", stream)

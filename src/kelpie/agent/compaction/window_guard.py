@@ -68,8 +68,7 @@ class WindowGuard:
         self._live = live
         self._conversation = conversation
         self._sink = sink
-        self._planner = CompactionPlanner(world, models, conversation)
-        self._compactor = Compactor(world, conversation)
+        self._models = models
         self._tried = False  # to make room before this step
         self._refusals = 0  # of this step's prompt
         self._shown = 0  # bytes of the last prompt
@@ -134,7 +133,7 @@ class WindowGuard:
     async def _compact(
         self, position: JournalPosition, context: Context, occasion: Occasion
     ) -> CompactionResult | None:
-        planner, sink = self._planner, self._sink
+        planner, sink = CompactionPlanner(self._world, self._models, self._conversation), self._sink
         emits = sink.is_open  # not after the stored end of a background run
         if not planner.can(context, occasion):
             return None
@@ -145,7 +144,9 @@ class WindowGuard:
         if plan is None:
             return None
         record = await sink.enclose(None) if emits else None
-        compacted = await self._compactor.carry_out(position, context, occasion, plan, record)
+        compacted = await Compactor(self._world, self._conversation).carry_out(
+            position, context, occasion, plan, record
+        )
         if compacted is not None:
             record_usage(self._live, compacted.step)
         if compacted is not None and emits:

@@ -76,11 +76,12 @@ def _write(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: Step
     events = _events(rows, entry, loaded)
     if decision.stop is not None:
         run = replace(ended(run, decision.stop, frame.at), stop_detail=decision.detail)
-        work = companion_schedule.NOTHING
+        companions, trimmed = (), False
         if now.agent.enable_sleeptime and ends_turn is None and not (entry.ending and entry.ending.paused):
             work = companion_schedule.after_turn(tx, now.agent, run, frame.chain, position.conversation)
             begun += work.begun
-        cleared = finish(tx, run, now.agent, position.conversation, entry.events, events, work.run_ids) or work.trimmed
+            companions, trimmed = work.run_ids, work.trimmed
+        cleared = finish(tx, run, now.agent, position.conversation, entry.events, events, companions) or trimmed
     else:
         runs.progress(tx, run)
         if entry.events is not None:

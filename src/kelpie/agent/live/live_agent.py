@@ -48,6 +48,7 @@ class PromptFrame:
 
     agent: Agent
     spec: TypeSpec
+    exits: frozenset[str]  # the tools that end a turn
     system: str  # the compiled instructions
     tools: tuple[ToolSchema, ...]
     weight: int  # of instructions and tools, in bytes
@@ -133,15 +134,18 @@ class LiveConversation:
         return known[2]
 
     def allowed_tools(
-        self, rows: Sequence[Message], client: Sequence[ClientTool] = (), permissions: EffectivePermissions = OPEN
+        self,
+        frame: PromptFrame,
+        rows: Sequence[Message],
+        client: Sequence[ClientTool] = (),
+        permissions: EffectivePermissions = OPEN,
     ) -> AllowedTools:
         """The tools that may be called next in a turn with these rows, by its tool rules and permissions."""
-        tools, agent = with_client(self.loaded.tools, client), self.agent
+        tools, rules, exits = with_client(self.loaded.tools, client), frame.agent.tool_rules, frame.exits
         denied = denied_names(tools, permissions)
-        exits = exits_of(spec_for(agent), agent.tool_rules)
         names = [tool.name for tool in tools if tool.name not in denied]
         ending = tool_rules.wants_end(rows, exits)
-        return tool_rules.allowed_tools(agent.tool_rules, names, tool_rules.made_in(rows), exits, ending=ending)
+        return tool_rules.allowed_tools(rules, names, tool_rules.made_in(rows), exits, ending=ending)
 
     def frame(self, now: Micros) -> PromptFrame:
         """The prompt beside the history; built anew only when memory, settings or the day changed."""
@@ -157,13 +161,14 @@ class LiveConversation:
         else:
             text = system_text(agent, self.loaded.blocks, now) if own.system is None else own.system
             system = with_skills(text, own.skills)
-        tools = tool_schemas(self.loaded.tools, spec, exits_of(spec, agent.tool_rules))
+        exits = exits_of(spec, agent.tool_rules)
+        tools = tool_schemas(self.loaded.tools, spec, exits)
         weight = sum(len(t.name) + weigh(t.description) + len(orjson.dumps(t.parameters)) for t in tools)
-        return PromptFrame(agent, spec, system, tools, weigh(system) + weight)
+        return PromptFrame(agent, spec, exits, system, tools, weigh(system) + weight)
 
     def schemas(self, frame: PromptFrame, client: Sequence[ClientTool]) -> tuple[ToolSchema, ...]:
         """The tools as the model is offered them, the client's included."""
-        return tool_schemas(with_client(self.loaded.tools, client), frame.spec, self.exits) if client else frame.tools
+        return tool_schemas(with_client(self.loaded.tools, client), frame.spec, frame.exits) if client else frame.tools
 
 
 @dataclass(slots=True, eq=False)

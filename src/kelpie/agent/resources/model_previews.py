@@ -71,7 +71,7 @@ class ModelPreviews:
         entries += [prepare(self._message(agent.id, new), frame.spec) for new in said]
         handle = agent.model.handle
         model = handle.partition("/")[2]
-        request = request_for(frame, frame.tools, model, entries, lane.allowed_tools(()), deltas=deltas)
+        request = request_for(frame, frame.tools, model, entries, lane.allowed_tools(frame, ()), deltas=deltas)
         return await self._models.payload(handle, request)
 
     def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> LiveConversation:

@@ -18,7 +18,7 @@ from kelpie.agent.events.turn_sink import TurnSink
 from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.entries import ModelRecord
-from kelpie.agent.journal.message_rows import answered_by, input_row, reply_row
+from kelpie.agent.journal.message_rows import answered_by, input_row, reply_row, step_record
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.reload import Forgotten, catch_up
 from kelpie.agent.live.spending import BudgetExhausted
@@ -131,13 +131,12 @@ class Turn:
             step = self._step_of(asked, StepStatus.cancelled)
             await self._committer.end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
             return False
-        conversation = state.conversation
         state.counted(reply.usage, asked.first_ns)
-        state.context_tokens = None if conversation.spec.heartbeats else reply.usage.total_tokens
+        state.context_tokens = None if asked.frame.spec.heartbeats else reply.usage.total_tokens
         self._guard.counted(reply.usage)
         reply = replace(reply, tool_calls=tuple(each.parsed.call for each in planned.calls))
         model = ModelRecord(self._step_of(asked, StepStatus.success), self._trace_of(asked), asked.previewed)
-        in_calls = conversation.speaks_in_calls
+        in_calls = state.conversation.speaks_in_calls
         row = reply_row(state.run, asked.message_id, asked.step_id, reply, inner_thoughts=in_calls, at=asked.at)
         rows = (*(replace(each, step_id=asked.step_id) for each in state.new_rows), row)
         return await self._tools.answer(planned, asked.step_id, rows, model, reply.finish_reason)
@@ -166,10 +165,11 @@ class Turn:
 
     def _step_of(self, asked: ModelCallResult, status: StepStatus) -> Step:
         """The record of a step with its model call."""
-        answering = asked.reply.answered_by or self._state.conversation.agent.model.handle
-        info = self._state.dependencies.models.known(answering)
+        agent = asked.frame.agent
+        info = self._state.dependencies.models.known(asked.reply.answered_by or agent.model.handle)
+        step = step_record(self._state.run, agent, asked.step_id, status, self._world.clock.now())
         return replace(
-            answered_by(self._committer.step(asked.step_id, status), asked.reply),
+            answered_by(step, asked.reply),
             usage=asked.reply.usage,
             model_endpoint=info.endpoint if info else None,
             llm_ns=asked.total_ns,

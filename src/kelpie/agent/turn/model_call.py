@@ -30,6 +30,7 @@ class ModelCallResult:
     `at` is when its message was made: a preview has shown that time already, and it stays.
     """
 
+    frame: PromptFrame  # that it was asked with
     reply: Reply
     message_id: MessageId
     step_id: StepId
@@ -57,7 +58,7 @@ class ModelCall:
         if permissions.quota.tokens is not None or frame.agent.budget is not None:
             await check_budget(database, dependencies.models, state.live, frame.agent, permissions, now)
         entries = self._guard.show(context, frame, state.new_rows)
-        allowed = conversation.allowed_tools(state.rows, client, permissions)
+        allowed = conversation.allowed_tools(frame, state.rows, client, permissions)
         schemas = conversation.schemas(frame, client)
         with state.sink.cancellation.abortable(asks=True):
             return await self._stream(frame, schemas, entries, allowed)
@@ -95,7 +96,7 @@ class ModelCall:
             preview.finish()
         previewed = preview is not None and preview.started
         took_ns, at = clock.monotonic_ns() - started, began_at if previewed else clock.now()
-        return ModelCallResult(reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
+        return ModelCallResult(frame, reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
 
 
 def request_for(

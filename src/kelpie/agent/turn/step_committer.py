@@ -67,7 +67,8 @@ class StepCommitter:
                 await self._compact_if_full(entry.frame.step_id, continues=continues)
         finally:
             if not continues:
-                self._emit_end(result.run, None, companion_schedule.run_ids(result.begun))
+                begun = companion_schedule.run_ids(result.begun) if result.begun else ()
+                self._emit_end(result.run, None, begun)
         return continues
 
     def _take_in(self, result: CommitResult) -> None:
@@ -117,11 +118,11 @@ class StepCommitter:
         """Ends the turn because the model gave no usable reply; earlier commits stay. Raises StorageError."""
         state, step_id = self._state, self._world.ids.new(StepId)
         if isinstance(error, Cancelled):
-            step = self.step(step_id, StepStatus.cancelled)
+            step = self._step(step_id, StepStatus.cancelled)
             await self.end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
             return
         reason, described_error = reason_for(error), described(error)
-        step = replace(self.step(step_id, StepStatus.failed), stop_reason=reason, error=described_error)
+        step = replace(self._step(step_id, StepStatus.failed), stop_reason=reason, error=described_error)
         state.failed(described_error)
         await self.end(reason, step, error)
 
@@ -148,8 +149,8 @@ class StepCommitter:
             state.sink.emit(MessageCommitted(row))
         self._emit_end(run, error)
 
-    def step(self, step_id: StepId, status: StepStatus) -> Step:
-        """The record of a step that begins now."""
+    def _step(self, step_id: StepId, status: StepStatus) -> Step:
+        """The record of a step without a reply."""
         state = self._state
         return step_record(state.run, state.conversation.agent, step_id, status, self._world.clock.now())
 

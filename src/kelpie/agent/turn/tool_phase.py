@@ -21,7 +21,7 @@ from kelpie.agent.journal.entries import (
     step_entry,
 )
 from kelpie.agent.journal.message_rows import answer_row
-from kelpie.agent.live import current_permissions
+from kelpie.agent.live.reload import current_permissions
 from kelpie.agent.prompt.synthetic_results import interrupted, lost
 from kelpie.agent.tool_calls import approval_matching
 from kelpie.agent.tool_calls.call_plan import (
@@ -241,7 +241,7 @@ class ToolPhase:
         """The permissions of this moment, read again if they may have changed. Raises StorageError."""
         state, world = self._state, self._world
         policy, live, conversation = state.dependencies.policy, state.live, state.conversation
-        return await current_permissions.current(world.database, policy, live, conversation, world.clock.now())
+        return await current_permissions(world.database, policy, live, conversation, world.clock.now())
 
     def _known_permissions(self) -> EffectivePermissions:
         """The permissions as of the last commit."""
