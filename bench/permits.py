@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from kelpie.agent.tool_calls.call_plan import barred_names
+from kelpie.agent.tool_calls.call_plan import denied_names
 from kelpie.core.ids import ToolId
 from kelpie.core.permissions.policies import NO_POLICY, OPEN, EffectivePermissions, Policy, warrant
 from kelpie.core.permissions.quotas import Quota, QuotaUse
@@ -72,7 +72,7 @@ def main() -> None:
         "met for the first time": figures(lambda: free.refusal(subject_of(tool(next(numbers)))), times),
         "permitted": figures(lambda: free.refusal(subject_of(one)), times),
         "refused": figures(lambda: caught.refusal(subject_of(one)), times),
-        f"barred of {TOOLS}": figures(lambda: barred_names(many, caught), times // 20),
+        f"barred of {TOOLS}": figures(lambda: denied_names(many, caught), times // 20),
     }
     worst = max(found[each]["p50_us"] for each in ("met for the first time", "permitted", "refused"))
     met = {"target_us": TARGET_US, "met": worst < TARGET_US}

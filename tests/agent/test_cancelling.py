@@ -310,8 +310,8 @@ async def test_only_what_may_be_broken_off_is_and_only_once():
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0.01)
-    wish.wish()
-    wish.wish()
+    wish.request()
+    wish.request()
     await task
     assert told == ["broken off", "went on to its end"]
     with pytest.raises(Cancelled), wish.abortable():
@@ -334,10 +334,10 @@ async def test_a_wish_may_spare_tools_and_a_later_one_does_not():
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    wish.wish(spare_tools=True)
+    wish.request(spare_tools=True)
     await asyncio.sleep(0)
-    assert told == [] and wish.wished
-    wish.wish()
+    assert told == [] and wish.requested
+    wish.request()
     with pytest.raises(Cancelled):
         await task
     assert told == ["broken off"]
@@ -353,7 +353,7 @@ async def test_a_server_that_stops_goes_before_the_wish(first):
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0.001)
-    for one in (wish.wish, task.cancel) if first == "wish" else (task.cancel, wish.wish):
+    for one in (wish.request, task.cancel) if first == "wish" else (task.cancel, wish.request):
         one()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -127,7 +127,7 @@ async def test_without_vectors_words_count_and_the_result_says_so(house, monkeyp
 async def test_many_searches_of_one_reply_wait_no_longer_together(house, monkeypatch):
     agent = await house.agent(INSERT, SEARCH)
     await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
-    monkeypatch.setattr(call_execution, "FORESEEN_S", 0.05)
+    monkeypatch.setattr(call_execution, "PRECOMPUTE_S", 0.05)
     house.model.held = asyncio.Event()
     async with asyncio.timeout(WAIT_S):  # by themselves ten would take a hundred seconds
         given = await told(house, agent, *((SEARCH, {"query": "kitten"}) for _ in range(10)))

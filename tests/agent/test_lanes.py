@@ -186,7 +186,7 @@ async def test_waiting_for_the_agent_to_be_loaded_keeps_a_conversation_too(house
     turns = await asyncio.gather(
         begin(house, agent.id, "one", alone=True), begin(house, agent.id, "two", alone=True), return_exceptions=True
     )
-    assert sorted(type(turn).__name__ for turn in turns) == ["ConversationBusy", "Turn"]
+    assert sorted(type(turn).__name__ for turn in turns) == ["ConversationBusy", "TurnStream"]
     house.model.hold.set()
 
 
@@ -258,7 +258,7 @@ async def test_lanes_out_of_use_are_put_away_and_come_back_as_they_were(house):
     for name in names:
         await house.say(agent.id, f"hello {name}", conversation=name)
     hot = house.kelpie.runtime.dispatcher.handler(agent.id)._hot
-    assert [lane.conversation for lane in hot.lanes()] == ["", *names[3:]]
+    assert [lane.conversation for lane in hot.conversations()] == ["", *names[3:]]
     await house.say(agent.id, "again", conversation=names[0])
     assert heard(house.model.requests[-1]) == [f"hello {names[0]}", "ok", "again"]
 

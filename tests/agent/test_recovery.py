@@ -247,7 +247,7 @@ async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(h
         raise RuntimeError("a bug of ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr("kelpie.agent.turn.loop.Turn._go_on", broken)
+        patched.setattr("kelpie.agent.turn.loop.Turn._run_steps", broken)
         house.model.hold = None
         await house.start()
         await until(lambda: run_is(house, RunStatus.failed))

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from kelpie.agent.tool_calls.tool_rules import (
     Made,
+    allowed_tools,
     call_first,
     call_one_of,
     made_in,
     one_at_a_time,
     owed,
     refusal,
-    verdict,
     wants_end,
 )
 from kelpie.core.agents.agent import ToolRule
@@ -35,30 +35,30 @@ def after(*calls):
 
 
 def allowed(rules, *calls):
-    return set(verdict(rules, TOOLS, after(*calls), EXITS).allowed)
+    return set(allowed_tools(rules, TOOLS, after(*calls), EXITS).allowed)
 
 
 def test_without_rules_everything_goes_and_nothing_must():
-    found = verdict((), TOOLS, after("a", "b"))
+    found = allowed_tools((), TOOLS, after("a", "b"))
     assert found.allowed == TOOLS and not found.forced and not found.prefilled
     assert owed((), TOOLS, ()) == () and not one_at_a_time(())
 
 
 def test_a_turn_begins_with_what_must_run_first_and_is_then_free():
     rules = (rule("run_first", "b", args={"x": 1}), rule("run_first", "ghost"))
-    found = verdict(rules, TOOLS, ())
+    found = allowed_tools(rules, TOOLS, ())
     assert found.allowed == ("b",) and found.forced and found.prefilled == {"b": {"x": 1}}
-    assert verdict(rules, TOOLS, after("b")) == verdict((), TOOLS, after("b"))
-    assert verdict((rule("run_first", "ghost"),), TOOLS, ()).allowed == TOOLS
+    assert allowed_tools(rules, TOOLS, after("b")) == allowed_tools((), TOOLS, after("b"))
+    assert allowed_tools((rule("run_first", "ghost"),), TOOLS, ()).allowed == TOOLS
 
 
 def test_children_follow_their_parent_with_the_arguments_the_rule_gives():
     nodes = [{"name": "b", "args": {"s": "x"}}, {"name": "c", "args": None}]
     rules = (rule("constrain_child_tools", "a", children=["b", "c"], child_arg_nodes=nodes),)
-    found = verdict(rules, TOOLS, after("a"))
+    found = allowed_tools(rules, TOOLS, after("a"))
     assert found.allowed == ("b", "c") and found.forced and found.prefilled == {"b": {"s": "x"}}
-    assert not verdict(rules, TOOLS, after("a", "b")).forced and allowed(rules, "a", "b") == set(TOOLS)
-    assert not verdict(rules, TOOLS, ()).prefilled
+    assert not allowed_tools(rules, TOOLS, after("a", "b")).forced and allowed(rules, "a", "b") == set(TOOLS)
+    assert not allowed_tools(rules, TOOLS, ()).prefilled
 
 
 def test_two_rules_for_one_parent_leave_what_both_allow():
@@ -66,7 +66,7 @@ def test_two_rules_for_one_parent_leave_what_both_allow():
         rule("constrain_child_tools", children=["b", "c"], child_arg_nodes=[{"name": "c", "args": {"x": 1, "y": 1}}]),
         rule("constrain_child_tools", children=["c", "end"], child_arg_nodes=[{"name": "c", "args": {"y": 2}}]),
     )
-    found = verdict(rules, TOOLS, after("a"))
+    found = allowed_tools(rules, TOOLS, after("a"))
     assert found.allowed == ("c",) and found.prefilled == {"c": {"x": 1, "y": 2}}
 
 
@@ -77,14 +77,14 @@ def test_children_that_the_agent_does_not_have_constrain_nothing():
         rule("conditional", child_output_mapping={"x": "ghost"}),
         rule("conditional", child_output_mapping={}, default_child="ghost"),
     ):
-        found = verdict((void,), TOOLS, after("a=x"))
+        found = allowed_tools((void,), TOOLS, after("a=x"))
         assert found.allowed == TOOLS and not found.forced
 
 
 def test_a_child_of_a_last_tool_runs_right_after_it_and_never_else():
     rules = (rule("parent_last_tool", "a", children=["b"]),)
     assert allowed(rules) == {"a", "c", "end"} == allowed(rules, "a", "c") == allowed(rules, "a", "b")
-    assert allowed(rules, "a") == set(TOOLS) and not verdict(rules, TOOLS, after("a")).forced
+    assert allowed(rules, "a") == set(TOOLS) and not allowed_tools(rules, TOOLS, after("a")).forced
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_child_of_a_last_tool_runs_right_after_it_and_never_else():
 )  # fmt: skip
 def test_the_result_decides_what_comes_next(key, output, matches):
     rules = (rule("conditional", child_output_mapping={key: "b"}, default_child="c"),)
-    found = verdict(rules, TOOLS, [Made("a", output)])
+    found = allowed_tools(rules, TOOLS, [Made("a", output)])
     assert found.allowed == (("b",) if matches else ("c",)) and found.forced
 
 
@@ -105,16 +105,16 @@ def test_a_result_without_a_match_leaves_the_model_free_or_ends_the_turn():
     free = rule("conditional", child_output_mapping={"x": "b"})
     assert allowed((free,), "a=y") == set(TOOLS)
     strict = rule("conditional", child_output_mapping={"x": "b"}, require_output_mapping=True)
-    found = verdict((strict,), TOOLS, after("a=y"), EXITS)
+    found = allowed_tools((strict,), TOOLS, after("a=y"), EXITS)
     assert found.allowed == ("end",) and not found.forced
-    assert verdict((strict,), TOOLS, after("a=x"), EXITS).allowed == ("b",)
+    assert allowed_tools((strict,), TOOLS, after("a=x"), EXITS).allowed == ("b",)
 
 
 def test_while_the_result_is_not_known_nothing_may_follow():
     rules = (rule("conditional", child_output_mapping={"x": "b"}),)
-    found = verdict(rules, TOOLS, [Made("a")])
+    found = allowed_tools(rules, TOOLS, [Made("a")])
     assert found.allowed == () and found.waits_for == "a" and "'a'" in refusal(found, "b")
-    assert verdict(rules, TOOLS, [Made("c")]).allowed == TOOLS
+    assert allowed_tools(rules, TOOLS, [Made("c")]).allowed == TOOLS
 
 
 def test_a_limit_counts_the_calls_of_the_turn():
@@ -125,9 +125,9 @@ def test_a_limit_counts_the_calls_of_the_turn():
 
 def test_when_the_rules_leave_nothing_the_turn_can_still_end():
     rules = (rule("constrain_child_tools", children=["b"]), rule("max_count_per_step", "b", max_count_limit=1))
-    found = verdict(rules, TOOLS, after("b", "a"), EXITS)
+    found = allowed_tools(rules, TOOLS, after("b", "a"), EXITS)
     assert found.allowed == ("end",) and not found.forced
-    bare = verdict(rules, TOOLS, after("b", "a"))
+    bare = allowed_tools(rules, TOOLS, after("b", "a"))
     assert bare.allowed == () and not bare.forced and "answer" in refusal(bare, "b")
 
 
@@ -144,12 +144,12 @@ def test_what_is_owed_before_the_end():
 
 def test_a_model_that_tries_to_end_must_call_what_it_owes():
     rules = (rule("required_before_exit", "a"), rule("parent_last_tool", "b", children=["c"]))
-    found = verdict(rules, TOOLS, after("b"), EXITS, ending=True)
+    found = allowed_tools(rules, TOOLS, after("b"), EXITS, ending=True)
     assert found.allowed == ("a",) and found.forced
-    assert verdict(rules, TOOLS, after("a"), EXITS, ending=True).allowed == ("a", "b", "end")
+    assert allowed_tools(rules, TOOLS, after("a"), EXITS, ending=True).allowed == ("a", "b", "end")
     later = (rule("required_before_exit", "c"), *rules[1:])
-    assert not verdict(later, TOOLS, after("a"), EXITS, ending=True).forced, "it cannot be called yet"
-    assert verdict(later, TOOLS, after("b"), EXITS, ending=True).allowed == ("c",)
+    assert not allowed_tools(later, TOOLS, after("a"), EXITS, ending=True).forced, "it cannot be called yet"
+    assert allowed_tools(later, TOOLS, after("b"), EXITS, ending=True).allowed == ("c",)
 
 
 def test_a_turn_wants_to_end_by_an_answer_or_by_a_tool_that_ends_it():
@@ -171,8 +171,8 @@ def test_only_rules_about_order_take_parallel_calls_away():
 
 
 def test_the_words_name_the_tools():
-    assert "'c'" in refusal(verdict((rule("run_first", "b"),), TOOLS, ()), "c")
-    assert refusal(verdict((rule("run_first", "b"),), TOOLS, ()), "c").endswith("Allowed tools: b.")
+    assert "'c'" in refusal(allowed_tools((rule("run_first", "b"),), TOOLS, ()), "c")
+    assert refusal(allowed_tools((rule("run_first", "b"),), TOOLS, ()), "c").endswith("Allowed tools: b.")
     assert "call a before" in call_first(["a"]) and "call a, b and c before" in call_first(["a", "b", "c"])
     assert "call a now" in call_one_of(["a"]) and "one of a, b" in call_one_of(["a", "b"])
 
@@ -253,7 +253,7 @@ def limited(rules, made, tool):
 @settings(max_examples=1000, deadline=None)
 @given(RULES, CALLS)
 def test_the_solver_says_what_the_reference_says(rules, made):
-    found = verdict(rules, TOOLS, made, EXITS)
+    found = allowed_tools(rules, TOOLS, made, EXITS)
     counted = [r for r in rules if r.type == "max_count_per_step"]
     first = [t for t in TOOLS if any(r.type == "run_first" and r.tool_name == t for r in rules)]
     first = [t for t in first if may(counted, made, t)]
@@ -272,8 +272,8 @@ def test_the_solver_says_what_the_reference_says(rules, made):
 @settings(max_examples=300, deadline=None)
 @given(RULES, CALLS)
 def test_what_always_holds(rules, made):
-    found = verdict(rules, TOOLS, made, EXITS)
-    assert found == verdict(rules, TOOLS, made, EXITS)
+    found = allowed_tools(rules, TOOLS, made, EXITS)
+    assert found == allowed_tools(rules, TOOLS, made, EXITS)
     assert set(found.allowed) <= set(TOOLS) and len(set(found.allowed)) == len(found.allowed)
     assert set(found.prefilled) <= set(found.allowed)
     assert found.allowed or not found.forced, "nobody is forced to call nothing"
@@ -285,7 +285,7 @@ def test_what_always_holds(rules, made):
 @settings(max_examples=300, deadline=None)
 @given(RULES, CALLS)
 def test_calls_of_one_reply_get_what_they_would_get_one_by_one_unless_a_result_decides(rules, made):
-    """With results unknown the verdict is the same, or says that it waits."""
+    """With results unknown the allowed_tools is the same, or says that it waits."""
     unknown = [Made(m.name) for m in made]
-    found, known = verdict(rules, TOOLS, unknown, EXITS), verdict(rules, TOOLS, made, EXITS)
+    found, known = allowed_tools(rules, TOOLS, unknown, EXITS), allowed_tools(rules, TOOLS, made, EXITS)
     assert found == known or (found.allowed == () and found.waits_for == made[-1].name)

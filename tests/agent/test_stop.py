@@ -50,7 +50,7 @@ def test_a_type_with_heartbeats_is_told_why_it_goes_on():
 
 
 def turned_away():
-    return CallSummary("t", True, True, misruled=True)
+    return CallSummary("t", True, True, bad_prefill=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kelpie.agent.events.event_buffer import EARS_MAX, TurnStream
+from kelpie.agent.events.event_buffer import JOINED_MAX, TurnStream
 from kelpie.core.errors import ModelError, ModelFault
 from tests.server.rig import Puppet, called, make_agent, said
 
@@ -155,8 +155,8 @@ async def test_other_words_meanwhile_are_another_message(client: httpx.AsyncClie
 async def test_only_so_many_listen(
     client: httpx.AsyncClient, puppet: Puppet, joined: list[TurnStream], path: str
 ) -> None:
-    answers = await together(client, puppet, joined, path, [body()] * (EARS_MAX + 2), said("to many"))
-    assert sorted(answer.status_code for answer in answers) == [200] * (EARS_MAX + 1) + [429]
+    answers = await together(client, puppet, joined, path, [body()] * (JOINED_MAX + 2), said("to many"))
+    assert sorted(answer.status_code for answer in answers) == [200] * (JOINED_MAX + 1) + [429]
     assert len(puppet.asked) == 2
 
 

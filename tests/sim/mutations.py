@@ -25,9 +25,9 @@ from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.agent.inbox import cancel
 from kelpie.agent.inbox import send as sending
 from kelpie.agent.inbox.wait_graph import WaitGraph
-from kelpie.agent.journal import call_records, run_endings, step_commit
 from kelpie.agent.journal import commits as journal
-from kelpie.agent.journal.call_records import of_answers
+from kelpie.agent.journal import message_rows as journal_rows
+from kelpie.agent.journal import run_endings, step_commit
 from kelpie.agent.journal.entries import CommitResult
 from kelpie.agent.live import spending
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
@@ -41,8 +41,7 @@ from kelpie.agent.resources import agents, manual_tool_call
 from kelpie.agent.resources.conversations import Conversations
 from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.tool_calls.execution import run_inside
-from kelpie.agent.turn import activation, duplicate_sends, model_call, tool_phase, turn_state
-from kelpie.agent.turn import loop as turn
+from kelpie.agent.turn import activation, duplicate_sends, model_call, step_committer, tool_phase, turn_state
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
@@ -117,13 +116,14 @@ def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> N
 def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     original = step_commit.write_step
 
-    async def write_step(database: Any, position: Any, loaded: Any, write: Any) -> CommitResult:
+    async def write_step(database: Any, position: Any, loaded: Any, entry: Any) -> CommitResult:
         try:
-            return await original(database, position, loaded, write)
+            return await original(database, position, loaded, entry)
         except StorageError:
-            decision = step_commit._decide(loaded, write, write.rows)
-            run = run_endings.ended(position.run, decision.stop, write.at) if decision.stop else position.run
-            return CommitResult(write.rows, run, loaded, decision.stop)
+            decision = step_commit._decide(loaded, entry, entry.rows)
+            run = run_endings.ended(position.run, decision.stop, entry.frame.at) if decision.stop else position.run
+            events = step_commit._events(entry.rows, entry, loaded)
+            return CommitResult(entry.rows, run, loaded, decision.stop, events)
 
     patch.setattr(step_commit, "write_step", write_step)
 
@@ -195,7 +195,7 @@ def what_nobody_works_on_is_told_cancelled_and_stays(patch: pytest.MonkeyPatch) 
 
 
 def a_cancelled_turn_goes_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Cancellation, "wish", lambda self: None)
+    patch.setattr(Cancellation, "request", lambda self: None)
     patch.setattr(cancel, "WAIT_S", 0.0)
     patch.setattr(cancel, "NOT_ENDED", cancel.ENDED)
 
@@ -220,16 +220,17 @@ def permissions_are_asked_once_a_reply(patch: pytest.MonkeyPatch) -> None:
 
 
 def calls_are_not_counted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turn_state, "book", lambda *_: None)
+    patch.setattr(step_committer, "record_usage", lambda *_: None)
 
 
 def results_of_a_crash_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(call_records, "of_orphans", lambda *_: [])
-    patch.setattr(call_records, "of_answers", _without_interrupted)
+    patch.setattr(run_endings, "orphan_records", lambda *_: [])
+    patch.setattr(step_commit, "orphan_records", lambda *_: [])
+    patch.setattr(step_commit, "call_records", _without_interrupted)
 
 
 def _without_interrupted(*arguments: Any) -> Any:
-    found = of_answers(*arguments)
+    found = journal_rows.call_records(*arguments)
     return tuple(record for record in found if record.outcome.value != "interrupted")
 
 
@@ -254,13 +255,13 @@ def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> Non
 
 
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
-    async def answer_open(self: turn.Turn, reply: Any, left: Any) -> bool:
-        earlier = [row for row in self._said if row.step_id != reply.step_id]
-        planned = await self._planned(reply.tool_calls, earlier, reply.step_id, self._words(reply))
-        again = [each for each in planned if each.call in left]
+    async def answer_interrupted(self: tool_phase.ToolPhase, reply: Any, left: Any) -> bool:
+        earlier = [row for row in self._state.rows if row.step_id != reply.step_id]
+        planned = await self.plan(reply.tool_calls, earlier, reply.step_id, self._decisions(reply))
+        again = [each for each in planned.calls if each.parsed.call in left]
         return await self._answer_one_by_one(reply.step_id, again)
 
-    patch.setattr(turn.Turn, "answer_open", answer_open)
+    patch.setattr(tool_phase.ToolPhase, "answer_interrupted", answer_interrupted)
 
 
 def the_listener_is_not_told_of_a_failure(patch: pytest.MonkeyPatch) -> None:
@@ -274,7 +275,7 @@ def the_listener_is_not_told_of_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> None:
-    events, commit = TurnStream.events, turn.Turn._commit
+    events, commit = TurnStream.events, step_committer.StepCommitter.commit
     left: set[TurnStream] = set()
 
     async def listened(self: TurnStream) -> Any:
@@ -287,22 +288,23 @@ def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> No
             if not ended:
                 left.add(self)
 
-    async def committed(self: turn.Turn, *arguments: Any, **options: Any) -> bool:
-        if self._turn in left:
+    async def committed(self: step_committer.StepCommitter, entry: Any) -> bool:
+        if self._state.sink in left:
             raise asyncio.CancelledError
-        return await commit(self, *arguments, **options)
+        return await commit(self, entry)
 
     patch.setattr(TurnStream, "events", listened)
-    patch.setattr(turn.Turn, "_commit", committed)
+    patch.setattr(step_committer.StepCommitter, "commit", committed)
 
 
 def a_turn_that_goes_on_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
-    original = turn.Turn.__init__
+    original = turn_state.TurnState.__init__
 
-    def begin(self: turn.Turn, *arguments: Any, said: object = (), **options: Any) -> None:
-        original(self, *arguments, **options)
+    def begin(self: turn_state.TurnState, *arguments: Any) -> None:
+        original(self, *arguments)
+        self.rows = []
 
-    patch.setattr(turn.Turn, "__init__", begin)
+    patch.setattr(turn_state.TurnState, "__init__", begin)
 
 
 def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
@@ -337,18 +339,19 @@ def a_lost_group_is_not_replayed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> None:
-    original = model_call.ask
+    original = model_call.ModelCall._stream
 
-    async def ask(world: Any, *arguments: Any) -> model_call.ModelCallResult:
+    async def stream(self: model_call.ModelCall, *arguments: Any) -> model_call.ModelCallResult:
+        world = self._world
         try:
-            return await original(world, *arguments)
+            return await original(self, *arguments)
         except ModelError:
             reply = Reply((Text("I do not know."),), (), "stop", Usage())
             return model_call.ModelCallResult(
-                reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
+                arguments[0], reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
             )
 
-    patch.setattr(turn, "ask", ask)
+    patch.setattr(model_call.ModelCall, "_stream", stream)
 
 
 def a_stream_that_was_cut_is_taken_for_whole(patch: pytest.MonkeyPatch) -> None:
@@ -371,7 +374,7 @@ def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> 
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turn_state, "book", lambda *_: None)
+    patch.setattr(step_committer, "record_usage", lambda *_: None)
 
 
 def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from kelpie.agent.compaction.plan import CompactionPlan, Occasion
 from kelpie.agent.events.event_recorder import EventRecord, keep
 from kelpie.agent.events.turn_events import MessageCommitted
 from kelpie.agent.journal import commits as journal
-from kelpie.agent.journal import side_runs
+from kelpie.agent.journal import run_endings
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.message_rows import named_after, step_record
 from kelpie.agent.live.live_agent import LiveConversation
@@ -79,7 +79,9 @@ class Compactor:
             if step is not None and in_turn:
                 steps.add(tx, step, organization)
             elif step is not None:
-                side_runs.write(tx, side_runs.over(position.run, [step], now), [step], organization)
+                run_endings.write_outside_turn(
+                    tx, run_endings.outside_turn(position.run, [step], now), [step], organization
+                )
             if record is not None:
                 keep(tx, position.run, record, [MessageCommitted(row)], now)
             return counts
@@ -107,13 +109,13 @@ class Compactor:
 
     def unchanged(self, context: Context) -> CompactionStats:
         """What it comes to when nothing needs to leave."""
-        tokens = context.tokens(self._lane.frame_weight(self._world.clock.now()) + context.weight)
+        tokens = context.tokens(self._lane.frame(self._world.clock.now()).weight + context.weight)
         window, count = self._lane.agent.model.context_window, 1 + len(context.entries)
         return CompactionStats(Trigger.asked_for.value, tokens, tokens, window, count, count)
 
     def _stats(self, context: Context, occasion: Occasion, plan: CompactionPlan) -> CompactionStats:
         lane = self._lane
-        frame = lane.frame_weight(self._world.clock.now()) + occasion.waiting
+        frame = lane.frame(self._world.clock.now()).weight + occasion.waiting
         after = sum(map(weight, plan.cut.kept)) + weigh(plan.text)
         return CompactionStats(
             trigger=occasion.trigger.value,

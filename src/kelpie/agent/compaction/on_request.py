@@ -8,7 +8,7 @@ from kelpie.agent.compaction.plan import CompactionPlanner, Occasion
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.reload import catch_up
-from kelpie.agent.live.spending import BudgetExhausted, afford, book
+from kelpie.agent.live.spending import BudgetExhausted, check_budget, record_usage
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.summary import read_summary
 from kelpie.core.agents.compaction_settings import Trigger
@@ -46,13 +46,13 @@ async def on_request(
                 "messages first, or use another mode in compaction_settings, such as 'all'."
             )
         try:
-            await afford(world.database, models, hot, lane, bounds, world.clock.now())
+            await check_budget(world.database, models, hot, lane.agent, bounds, world.clock.now())
         except BudgetExhausted as error:
             raise CallerError(str(error)) from error
         plan = await planner.plan(context, occasion)
         compacted = plan and await compactor.carry_out(position, context, occasion, plan)
         if compacted:
-            book(hot, compacted.step)
+            record_usage(hot, compacted.step)
             return compacted
     raise StorageBusy("The messages changed during compaction, several times in a row. Try again.")
 

@@ -121,9 +121,9 @@ class CompactionPlanner:
         summarizer = Summarizer(self._world, self._models, agent, settings)
         try:
             if mode.by_itself:
-                system = self._lane.system(self._world.clock.now())
+                frame = self._lane.frame(self._world.clock.now())
                 entries = context.entries_of(cut.evicted)
-                told = await summarizer.by_itself(entries, mode, system=system, tools=self._lane.schemas())
+                told = await summarizer.by_itself(entries, mode, system=frame.system, tools=frame.tools)
             else:
                 told = await summarizer.of_transcript(cut.evicted, mode)
         except ModelError as error:
@@ -151,7 +151,7 @@ class CompactionPlanner:
     def _room(self, context: Context, settings: CompactionSettings, waiting: int) -> int:
         """How many bytes may stay beside instructions, tools, a summary and what waits."""
         goal = min(1 - settings.share, _GOAL_MAX) * self._lane.agent.model.context_window
-        frame = self._lane.frame_weight(self._world.clock.now())
+        frame = self._lane.frame(self._world.clock.now()).weight
         return context.bytes_in(goal) - frame - waiting
 
     def _fitting(self, text: str, settings: CompactionSettings) -> str:

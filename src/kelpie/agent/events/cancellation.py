@@ -1,7 +1,7 @@
-"""The wish that a turn ends, and how the turn hears of it.
+"""Request to cancel a turn.
 
-Whoever wishes it only says so; the turn ends itself, with its own last commit, so there is never a second writer. What
-the turn waits for outside the database (a model, a tool) is broken off at once; a commit is never broken off.
+The request only sets a flag; the turn ends itself, with its own last commit, so there is never a second writer. What
+the turn waits for outside the database (a model, a tool) is interrupted at once; a commit is never interrupted.
 """
 
 import asyncio
@@ -12,43 +12,43 @@ from kelpie.core.errors import KelpieError
 
 
 class Cancelled(KelpieError):
-    """Somebody asked for this turn to end."""
+    """The turn was asked to end."""
 
 
 class Cancellation:
-    """Of one turn. It must be wished for from another task than the turn's own."""
+    """Cancellation of one turn. It must be requested from another task than the turn's own."""
 
-    __slots__ = ("_asks", "_task", "has_begun", "wished")
+    __slots__ = ("_asks", "_task", "has_begun", "requested")
 
     def __init__(self) -> None:
-        self.wished = False
+        self.requested = False
         self.has_begun = False
         self._task: asyncio.Task[object] | None = None
         self._asks = False
 
-    def wish(self, *, spare_tools: bool = False) -> None:
-        """Breaks off what the turn is waiting for, if that may be broken off; asking twice changes nothing.
+    def request(self, *, spare_tools: bool = False) -> None:
+        """Interrupts what the turn is waiting for, if that may be interrupted; a second request changes nothing.
 
-        Tools that are spared get to their end, and so do their results; the turn ends after them.
+        Tools that are spared run to their end and their results are committed; the turn ends after them.
         """
-        self.wished = True
+        self.requested = True
         if self._task is not None and (self._asks or not spare_tools):
             self._task.cancel()
             self._task = None
 
     def begin(self) -> None:
-        """The first thing a turn does. Raises Cancelled when it must not begin: then nobody expects anything of it."""
+        """Called first by a turn. Raises Cancelled when it must not begin."""
         self.check()
         self.has_begun = True
 
     def check(self) -> None:
-        """Before something new is begun. Raises Cancelled."""
-        if self.wished:
+        """Called before something new begins. Raises Cancelled."""
+        if self.requested:
             raise Cancelled
 
     @contextmanager
     def abortable(self, *, asks: bool = False) -> Generator[None]:
-        """What runs inside, a model or tools, may be broken off at any await; `asks` when it is a model.
+        """A block that calls a model (`asks`) or tools and may be interrupted at any await.
 
         Raises Cancelled when it was, or would be at once.
         """
@@ -60,8 +60,8 @@ class Cancellation:
         try:
             yield
         except asyncio.CancelledError:
-            # Somebody else may have cancelled the task as well (a server that stops): that goes on as what it is.
-            if self.wished and task.uncancel() <= before:
+            # The task may have been cancelled for another reason as well (a server that stops): that is raised on.
+            if self.requested and task.uncancel() <= before:
                 raise Cancelled from None
             raise
         finally:

@@ -1,7 +1,7 @@
-"""The ear of whoever sent a message: a bounded buffer between a turn and its client.
+"""Event buffer between a turn and the client that sent its message.
 
-A turn never waits for a listener. One that falls too far behind gets `Lagged` as its last event. Whoever sends the same
-messages once more gets an ear of its own, which hears everything from the beginning.
+A turn never waits for a client. One that falls too far behind gets `Lagged` as its last event. A client that sends the
+same messages once more gets a buffer of its own, with all events from the beginning.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from kelpie.core.ids import RunId
 
 EVENTS_MAX = 10_000
 CHARS_MAX = 8 * 1024 * 1024
-EARS_MAX = 20
+JOINED_MAX = 20
 RETRY_AFTER_S = 5.0
 
 
 class TurnStream:
-    """One accepted send: its run id, and its events as they happen.
+    """Events of one accepted send as they happen. Implements `TurnSink`.
 
-    `messages` are those it would be known by if they came again; with some, what it has told is kept until it ends.
+    `messages` identify the send if it comes again; with some, its events are kept until it ends.
     """
 
     def __init__(self, run_id: RunId, messages: tuple[NewMessage, ...] = ()) -> None:
@@ -38,29 +38,29 @@ class TurnStream:
         self._opened = False
         self._ended = False
         self._left = False
-        self._told: list[TurnEvent] = []
-        self._told_size = 0
-        self._ears: list[TurnStream] = []
+        self._emitted: list[TurnEvent] = []
+        self._emitted_size = 0
+        self._joined: list[TurnStream] = []
 
     def join(self) -> "TurnStream":
-        """One more ear; it hears what was told so far and all that comes. Raises Overloaded when there are too many."""
-        self._ears = [ear for ear in self._ears if not ear._left]
-        if len(self._ears) >= EARS_MAX:
+        """A further buffer with the events so far and all that follow. Raises Overloaded when there are too many."""
+        self._joined = [joined for joined in self._joined if not joined._left]
+        if len(self._joined) >= JOINED_MAX:
             raise Overloaded(
-                f"Too many clients ({EARS_MAX}) are following {self.run_id}; close one of them first.", RETRY_AFTER_S
+                f"Too many clients ({JOINED_MAX}) are following {self.run_id}; close one of them first.", RETRY_AFTER_S
             )
-        ear = TurnStream(self.run_id)
-        ear.cancellation = self.cancellation
-        for event in self._told:
-            ear.emit(event)
-        self._ears.append(ear)
-        return ear
+        joined = TurnStream(self.run_id)
+        joined.cancellation = self.cancellation
+        for event in self._emitted:
+            joined.emit(event)
+        self._joined.append(joined)
+        return joined
 
     def emit(self, event: TurnEvent) -> None:
-        """Adds an event; after the last one, or for a listener that lags, it is dropped."""
+        """Adds an event; after the last one, or for a client that lags, it is dropped."""
         self._ended = self._ended or isinstance(event, TurnEnded)
         if self.messages:
-            self._tell_others(event)
+            self._emit_to_joined(event)
         if self._over:
             return
         self._opened = self._opened or isinstance(event, TurnOpened)
@@ -79,21 +79,21 @@ class TurnStream:
         """Nothing: the events of the commit follow one by one."""
 
     def break_off(self, error: KelpieError) -> None:
-        """Tells the last word of a turn that could not be recorded to its end."""
+        """Emits the end of a turn that could not be stored to its end."""
         self.emit(TurnEnded(self.run_id, StopReason.error, Usage(), 0, None, error))
 
-    def _tell_others(self, event: TurnEvent) -> None:
-        for ear in self._ears:
-            if not ear._left:
-                ear.emit(event)
-        self._told_size += _size(event)
-        if len(self._told) >= EVENTS_MAX or self._told_size > CHARS_MAX:
-            self._told = [Lagged(self.run_id)]
+    def _emit_to_joined(self, event: TurnEvent) -> None:
+        for joined in self._joined:
+            if not joined._left:
+                joined.emit(event)
+        self._emitted_size += _size(event)
+        if len(self._emitted) >= EVENTS_MAX or self._emitted_size > CHARS_MAX:
+            self._emitted = [Lagged(self.run_id)]
         else:
-            self._told.append(event)
+            self._emitted.append(event)
 
     async def opened(self) -> None:
-        """Waits until there is anything to hear."""
+        """Waits for the first event."""
         await self._news.wait()
 
     @property
@@ -103,7 +103,7 @@ class TurnStream:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the turn has told its end, also to a listener that lags."""
+        """Whether the turn has emitted its end, also when the client lags."""
         return self._ended
 
     @property
@@ -113,11 +113,11 @@ class TurnStream:
 
     @property
     def has_more(self) -> bool:
-        """Whether the next event can be had without waiting."""
+        """Whether the next event is there already."""
         return bool(self._events)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """The events so far and to come; ends after TurnEnded or Lagged. Whoever leaves before is not waited for."""
+        """The events so far and to come; ends after TurnEnded or Lagged. A client may leave before."""
         try:
             while True:
                 while self._events:
@@ -133,7 +133,7 @@ class TurnStream:
 
 
 def emit_failure(turn: TurnStream, done: asyncio.Future[None]) -> None:
-    """A job that failed before its turn could speak: the listener hears of it all the same."""
+    """Emits the end of a turn whose job failed before the turn could."""
     if done.cancelled():
         turn.break_off(InvariantBroken("The turn was interrupted."))
         return

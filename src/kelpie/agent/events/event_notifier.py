@@ -1,6 +1,6 @@
-"""Tells whoever follows a background run that there is news. The news itself lies in the database.
+"""Notifier of the readers of background runs. The events themselves are in the database.
 
-Nobody is waited for and nothing is queued here: an ear only remembers that something came.
+Nothing waits for a reader and nothing is queued here: a subscription only remembers that there is something new.
 """
 
 import asyncio
@@ -12,20 +12,20 @@ from kelpie.core.ids import RunId
 
 
 class Subscription:
-    """One follower of one run."""
+    """One reader of one run."""
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
-        self.trouble: KelpieError | None = None  # why there may be no news for a while
+        self.trouble: KelpieError | None = None  # why nothing new may come for a while
 
-    def prick(self) -> None:
+    def notify(self) -> None:
         self._news.set()
 
     def clear(self) -> None:
         self._news.clear()
 
     async def wait(self, longest_s: float) -> None:
-        """Returns when there is news, or after a while without."""
+        """Returns when there is something new, or after this time."""
         try:
             async with asyncio.timeout(longest_s):
                 await self._news.wait()
@@ -34,29 +34,29 @@ class Subscription:
 
 
 class RunNotifier:
-    """The ears of this process, by run."""
+    """The subscriptions of this process, by run."""
 
     def __init__(self) -> None:
-        self._ears: dict[RunId, list[Subscription]] = {}
+        self._subscriptions: dict[RunId, list[Subscription]] = {}
 
     @contextmanager
     def listen(self, run_id: RunId) -> Generator[Subscription]:
-        """An ear for a run; begin to listen before you look."""
-        ear = Subscription()
-        self._ears.setdefault(run_id, []).append(ear)
+        """A subscription to a run; subscribe before you read."""
+        subscription = Subscription()
+        self._subscriptions.setdefault(run_id, []).append(subscription)
         try:
-            yield ear
+            yield subscription
         finally:
-            self._ears[run_id].remove(ear)
-            if not self._ears[run_id]:
-                del self._ears[run_id]
+            self._subscriptions[run_id].remove(subscription)
+            if not self._subscriptions[run_id]:
+                del self._subscriptions[run_id]
 
     def news(self, run_id: RunId) -> None:
-        for ear in self._ears.get(run_id, ()):
-            ear.prick()
+        for subscription in self._subscriptions.get(run_id, ()):
+            subscription.notify()
 
     def trouble(self, run_id: RunId, error: KelpieError) -> None:
-        """The run stands still because of this error; who follows it may come again later."""
-        for ear in self._ears.get(run_id, ()):
-            ear.trouble = error
-            ear.prick()
+        """The run has stopped because of this error; its readers may come again later."""
+        for subscription in self._subscriptions.get(run_id, ()):
+            subscription.trouble = error
+            subscription.notify()

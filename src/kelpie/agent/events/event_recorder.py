@@ -1,8 +1,8 @@
-"""What a background run tells, on its way into the database: nothing is shown to anybody before it is stored.
+"""Stored event stream of a background run: no event is shown to a client before it is stored.
 
-Previews go in small batches of their own, at most so often; what is left of them goes with the commit of their step,
-in one transaction with the messages it commits, so a resumed stream never lacks a committed step. The turn is never
-held up by its readers, and a batch that could not be written goes with the next one.
+Previews are written in small batches, at most so often; the rest of them goes with the commit of their step, in one
+transaction with the messages it commits, so a resumed stream never lacks a committed step. The turn never waits for its
+readers, and a batch that could not be written goes with the next one.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logs.get("agent")
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """The previews that a commit takes along, and where they belong."""
+    """The previews that a commit stores, and their place in the stream."""
 
     segment: str
     first: int
@@ -44,27 +44,27 @@ class EventRecord:
     cut: bool = False  # the stream is over its bound: nothing more is kept
 
 
-def keep(tx: Tx, run: Run, record: EventRecord, said: Sequence[TurnEvent], at: Micros) -> None:
-    """Stores what a commit says, after the previews that came before it."""
+def keep(tx: Tx, run: Run, record: EventRecord, events: Sequence[TurnEvent], at: Micros) -> None:
+    """Stores the events of a commit, after the previews that came before it."""
     if not record.cut:
-        told = [event_json.to_json(event) for event in said]
-        run_events.append(tx, run.id, record.segment, record.first, record.events, at, told)
+        own = [event_json.to_json(event) for event in events]
+        run_events.append(tx, run.id, record.segment, record.first, record.events, at, own)
 
 
 def keep_end(
-    tx: Tx, run: Run, record: EventRecord | None, said: Sequence[TurnEvent], begun: Sequence[RunId] = ()
+    tx: Tx, run: Run, record: EventRecord | None, events: Sequence[TurnEvent], begun: Sequence[RunId] = ()
 ) -> None:
     """The same for the commit that ends a background run, whoever ends it: its stream never lacks an end."""
     record = record or EventRecord(_END, 0, ())
     if record.cut:
         return
     ended = event_json.ended_to_json(run, record.context_tokens, begun)
-    told = [*(event_json.to_json(event) for event in said), ended]
-    run_events.append(tx, run.id, record.segment, record.first, record.events, run.completed_at or 0, told)
+    own = [*(event_json.to_json(event) for event in events), ended]
+    run_events.append(tx, run.id, record.segment, record.first, record.events, run.completed_at or 0, own)
 
 
 def call_off(tx: Tx, run_id: RunId, life: int, at: Micros) -> None:
-    """Closes what an earlier life of the turn has shown of a step and never committed, if there is any."""
+    """Marks the previews of a step that an earlier life of the turn never committed as abandoned, if there are any."""
     last = run_events.newest(tx, run_id)
     if last and event_json.is_preview(last[-1]):
         shown = last[-1]
@@ -73,19 +73,19 @@ def call_off(tx: Tx, run_id: RunId, life: int, at: Micros) -> None:
 
 
 class StoredTurnStream:
-    """The listener of a background turn: writes down what it is told."""
+    """Stores the events of a background turn. Implements `TurnSink`."""
 
     def __init__(self, world: World, claim: Claim, run_id: RunId, life: int, broadcast: RunNotifier) -> None:
         self.run_id = run_id
         self.cancellation = Cancellation()
         self._world = world
         self._claim = claim
-        self._life = life  # how often the run was taken up; makes the names of segments its own
+        self._life = life  # how often the run was resumed; makes the names of segments unique
         self._broadcast = broadcast
         self._number = 0
         self._first = 0
         self._events: list[dict[str, Any]] = []  # of the segment, not known to be stored
-        self._told = 0
+        self._emitted = 0
         self._chars = 0
         self._cut = False
         self._ended = False
@@ -93,7 +93,7 @@ class StoredTurnStream:
         self._writing = False
 
     def emit(self, event: TurnEvent) -> None:
-        """Takes a preview to be stored soon; what commits brought is stored already and only made known."""
+        """Takes a preview to be stored soon; events of commits are stored already, and readers are only notified."""
         if isinstance(event, TurnOpened):
             return
         if isinstance(event, MessageCommitted | TurnEnded):
@@ -102,16 +102,16 @@ class StoredTurnStream:
         if self._cut:
             return
         data = event_json.to_json(event)
-        self._told += 1
+        self._emitted += 1
         self._chars += 200 + len(str(data.get("text") or data.get("arguments") or ""))
-        if self._told > EVENTS_MAX or self._chars > CHARS_MAX:
+        if self._emitted > EVENTS_MAX or self._chars > CHARS_MAX:
             self._cut, data = True, event_json.to_json(StreamCut(self.run_id))
         self._events.append(data)
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._flush_soon())
 
     async def enclose(self, context_tokens: int | None) -> EventRecord:
-        """What the next commit has to take along. After it comes `sealed`, or the turn is over."""
+        """The events that the next commit must store. After it comes `sealed`, or the turn is over."""
         await self._settle()
         cut = self._cut and not self._events
         return EventRecord(self._segment, self._first, tuple(self._events), context_tokens, cut)
@@ -124,7 +124,7 @@ class StoredTurnStream:
         self._number += 1
 
     def close(self) -> None:
-        """Nothing more will be told; a batch that is being written gets to its end by itself."""
+        """Ends the stream; a batch that is being written gets to its end by itself."""
         self._cut = True
         self._events.clear()
         if self._flusher is not None and not self._writing:

@@ -1,7 +1,7 @@
-"""Previews: what the model streams, turned into events for the listener as it comes.
+"""Previews: the stream of the model, turned into events for the client as it comes.
 
-For types whose thoughts and answers travel inside tool arguments, the strings are taken out of the half-written JSON.
-A preview is never stored; the committed message is the truth.
+For agent types whose thoughts and answers travel inside tool arguments, the strings are taken out of the half-written
+JSON. A preview is never final; the committed message is.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class _Call:
 
 
 class Preview:
-    """Translates the deltas of one reply. `tell` receives the events."""
+    """Translates the deltas of one reply. `emit` receives the events."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class Preview:
         step_id: StepId,
         at: Micros,
         inner_thoughts: bool,
-        tell: Callable[[TurnEvent], None],
-        waiting: AbstractSet[str] = frozenset(),  # the tools whose calls wait for somebody's word
+        emit: Callable[[TurnEvent], None],
+        waiting: AbstractSet[str] = frozenset(),  # the tools whose calls wait for an approval or the client
     ) -> None:
         self._message_id = message_id
         self._step_id = step_id
         self._at = at
         self._inner_thoughts = inner_thoughts
-        self._tell = tell
+        self._emit = emit
         self._waiting = waiting
         self._kinds: list[str] = []  # the parts of the message so far, in order
         self._calls: dict[int, _Call] = {}
@@ -69,16 +69,16 @@ class Preview:
                 self._call_piece(delta)
 
     def finish(self) -> None:
-        """Gives what was held back until the call was whole."""
+        """Emits what was held back until the call was complete."""
         if not self._inner_thoughts:
             return
         for call in self._calls.values():
             if call.answer is None:
-                self._tell_call(call, name=call.name)
+                self._emit_call(call, name=call.name)
                 arguments = read_object(call.arguments)
                 if arguments is not None and THINKING in arguments:
                     del arguments[THINKING]
-                self._tell_call(
+                self._emit_call(
                     call, arguments=call.arguments if arguments is None else orjson.dumps(arguments).decode()
                 )
 
@@ -87,12 +87,12 @@ class Preview:
         if call is None:
             call = self._calls[delta.index] = _Call(delta.id or f"call_{delta.index}", delta.name or "")
             if not self._inner_thoughts:
-                self._tell_call(call, name=call.name)
+                self._emit_call(call, name=call.name)
         call.arguments += delta.arguments
         if not delta.arguments:
             return
         if not self._inner_thoughts:
-            self._tell_call(call, arguments=delta.arguments)
+            self._emit_call(call, arguments=delta.arguments)
             return
         if thought := call.thought.feed(delta.arguments):
             self._thought(thought, native=False)
@@ -109,17 +109,17 @@ class Preview:
         return len(self._kinds) - 1
 
     def _answer(self, text: str, part: int) -> None:
-        self._tell(AnswerDelta(self._message_id, self._step_id, self._at, part, text))
+        self._emit(AnswerDelta(self._message_id, self._step_id, self._at, part, text))
 
     def _thought(self, text: str, *, native: bool) -> None:
         self._thinks = True
-        self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
+        self._emit(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
 
     def _hide(self, data: str) -> None:
         part = int(self._thinks) + self._hidden if self._inner_thoughts else self._part("hidden")
         self._hidden += 1
-        self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, part, data, native=True, hidden=True))
+        self._emit(ThoughtDelta(self._message_id, self._step_id, self._at, part, data, native=True, hidden=True))
 
-    def _tell_call(self, call: _Call, *, name: str | None = None, arguments: str | None = None) -> None:
+    def _emit_call(self, call: _Call, *, name: str | None = None, arguments: str | None = None) -> None:
         part, awaits = self._part("call"), call.name in self._waiting
-        self._tell(CallDelta(self._message_id, self._step_id, self._at, part, call.id, name, arguments, awaits))
+        self._emit(CallDelta(self._message_id, self._step_id, self._at, part, call.id, name, arguments, awaits))

@@ -1,13 +1,13 @@
-"""What a turn tells whoever listens. A delta is a preview; a `MessageCommitted` is the truth.
+"""Events of a turn. A delta is a preview; a `MessageCommitted` is final.
 
-A listener is never waited for: each has a bounded buffer, and one that falls behind is dropped with `Lagged`.
+A turn never waits for a client: each has a bounded buffer, and one that falls behind is dropped with `Lagged`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kelpie.core.conversations.messages import Message, Usage
+from kelpie.core.conversations.messages import Message, Role, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import MessageId, RunId, StepId
@@ -57,7 +57,7 @@ class CallDelta:
     call_id: str
     name: str | None = None
     arguments: str | None = None
-    awaits: bool = False  # calls of this tool wait for somebody's word
+    awaits: bool = False  # calls of this tool wait for an approval or the client
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +131,15 @@ TurnEvent = (
     | StepAbandoned
     | StreamCut
 )
+
+
+def committed_events(
+    rows: Iterable[Message], nudge_id: MessageId, *, previewed: bool, heartbeats: bool
+) -> tuple[MessageCommitted, ...]:
+    """The events of a commit: for the agent's rows, not for its input. Where heartbeats are no part of the agent type,
+    the server's own message is shown as well."""
+    return tuple(
+        MessageCommitted(row, previewed and row.is_reply)
+        for row in rows
+        if row.is_reply or row.role is Role.tool or (row.id == nudge_id and not heartbeats)
+    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kelpie.agent.facts.model_answer import ExtractedFact
 from kelpie.agent.facts.model_question import Call, Material, Reading
-from kelpie.agent.journal import side_runs
+from kelpie.agent.journal import run_endings
 from kelpie.agent.journal.message_rows import answered_by, named_after, step_record
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.messages import Message
@@ -66,7 +66,7 @@ class FactCommit:
             for each in told:
                 fact = replace(each.fact, subject=names.get(key(each.fact.subject), each.fact.subject))
                 facts.learn(tx, replace(each, fact=fact), meant.vectors.get(fact.statement, ()) if meant else ())
-            side_runs.write(tx, run, calls, agent.organization_id)
+            run_endings.write_outside_turn(tx, run, calls, agent.organization_id)
             return True
 
         return await self._world.database.transact(write)
@@ -99,7 +99,7 @@ class FactCommit:
         began = min((call.at for call in calls), default=now)
         run = Run(self._world.ids.new(RunId), agent.id, RunStatus.running, began, metadata={"run_type": RUN_TYPE})
         made = [self._step(agent, run, call) for call in calls]
-        return side_runs.over(run, made, now), made
+        return run_endings.outside_turn(run, made, now), made
 
     def _step(self, agent: Agent, run: Run, call: Call) -> Step:
         step = step_record(run, agent, self._world.ids.new(StepId), StepStatus.success, call.at)

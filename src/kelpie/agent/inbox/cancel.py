@@ -13,7 +13,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded
-from kelpie.agent.journal import call_records, run_endings
+from kelpie.agent.journal import run_endings
 from kelpie.agent.journal.message_rows import tool_row
 from kelpie.agent.prompt.synthetic_results import cancelled
 from kelpie.agent.prompt.wellformed_history import LeftOpen, left_open
@@ -132,7 +132,7 @@ class Cancellations:
         """Tells turns of this process to end, and waits until those that have begun are over."""
         works = [work for work in self._underway.of(agent_id) if wanted(work.run_id, work.conversation)]
         for work in works:
-            work.listener.cancellation.wish()
+            work.listener.cancellation.request()
         begun = [asyncio.ensure_future(work.over.wait()) for work in works if work.has_begun]
         if begun:
             _, late = await asyncio.wait(begun, timeout=WAIT_S)
@@ -206,9 +206,9 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
         orphans.append(tool_row(run, row_id, reply.step_id, tuple(cancelled(call) for call in calls), at))
         messages.append(tx, orphans, conversation)
     agent = agents.get(tx, run.agent_id)
-    tool_calls.add(tx, call_records.of_orphans(agent.organization_id, run, orphans, at))
+    tool_calls.add(tx, run_endings.orphan_records(agent.organization_id, run, orphans, at))
     told = [MessageCommitted(row) for row in orphans]
-    cleared = run_endings.finish(tx, run, agent, conversation, said=told)
+    cleared = run_endings.finish(tx, run, agent, conversation, events=told)
     return cleared or bool(orphans)
 
 

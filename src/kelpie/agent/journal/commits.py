@@ -1,4 +1,4 @@
-"""The journal of a turn: every commit moves the fence, takes the next number of the turn, and writes what happened.
+"""Journal of a turn: every commit moves the fence, takes the next number of the turn, and writes what happened.
 
 A commit is one pure function over a transaction. What is returned was committed. A commit whose outcome is unknown is
 looked up by its number instead of being written twice.
@@ -24,7 +24,7 @@ ATTEMPTS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class JournalPosition:
-    """Where a turn stands: its run so far, and the number of its next commit."""
+    """Position of a turn: its run so far, and the number of its next commit."""
 
     claim: Claim
     run: Run
@@ -77,25 +77,25 @@ async def commit(
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-async def open_turn(database: Database, position: JournalPosition, loaded: AgentSnapshot, given: RunInput) -> None:
+async def open_turn(database: Database, position: JournalPosition, loaded: AgentSnapshot, sent: RunInput) -> None:
     """The first commit of a turn: the run and its input, which is not history yet. Raises StorageError."""
     organization = loaded.agent.organization_id
 
     def body(tx: Tx) -> None:
-        runs.open_run(tx, position.run, organization, given, position.claim.node)
-        if given.otids:
-            client_ids.add(tx, position.run.agent_id, position.run.id, given.otids)
+        runs.open_run(tx, position.run, organization, sent, position.claim.node)
+        if sent.otids:
+            client_ids.add(tx, position.run.agent_id, position.run.id, sent.otids)
 
     await commit(database, position, "open", position.run.created_at, body, lambda tx: None)
 
 
-async def take_up(database: Database, position: JournalPosition, given: RunInput) -> bool:
-    """The first commit of a turn whose run was waiting for its lane. False when the run has ended in the meantime."""
+async def open_queued(database: Database, position: JournalPosition, sent: RunInput) -> bool:
+    """The first commit of a turn whose run was queued. False when the run has ended in the meantime."""
     claim, run = position.claim, position.run
 
     def body(tx: Tx) -> bool:
-        if given.request is not None or given.earlier:  # answers, which were matched with what waits only now
-            runs.regive(tx, run.id, given)
+        if sent.request is not None or sent.earlier:  # answers, which were matched with what waits only now
+            runs.regive(tx, run.id, sent)
         return runs.take_up(tx, run.id, claim.node)
 
     return await commit(database, position, "open", run.created_at, body, lambda tx: True)

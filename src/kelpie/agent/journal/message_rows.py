@@ -1,12 +1,15 @@
-"""The rows a turn writes: pure constructors, so that the loop stays readable."""
+"""Rows that a turn writes: messages, steps and records of tool calls. Pure constructors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from kelpie.agent.journal.entries import CallToAnswer
 from kelpie.agent.prompt.rendering import THINKING, packed_event, read_object
+from kelpie.agent.prompt.synthetic_results import INTERRUPTED
+from kelpie.agent.tool_calls.call_plan import AnsweredCall, PlannedCall, RefusedCall
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.messages import (
     CallAnswer,
@@ -21,14 +24,16 @@ from kelpie.core.conversations.messages import (
 )
 from kelpie.core.conversations.runs import Run, Step, StepStatus, StopReason
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.ids import MessageId, StepId
+from kelpie.core.ids import MessageId, OrganizationId, StepId
+from kelpie.core.permissions.call_records import RAN, CallOutcome, CallRecord, ResourceUse
 from kelpie.core.time import Micros
 from kelpie.llm.provider.interface import Reply
+from kelpie.tools.calls.capabilities import subject_of
 from kelpie.world.ids import Ids
 
 
 def input_row(run: Run, message: NewMessage, ids: Ids) -> Message:
-    """What a client sent, as it will enter the history."""
+    """A message of the client, as it enters the history."""
     return Message(
         id=ids.new(MessageId),
         agent_id=run.agent_id,
@@ -47,7 +52,7 @@ def input_row(run: Run, message: NewMessage, ids: Ids) -> Message:
 def reply_row(
     run: Run, row_id: MessageId, step_id: StepId, reply: Reply, *, inner_thoughts: bool, at: Micros
 ) -> Message:
-    """What the model answered; thoughts that came as an argument become a part of their own."""
+    """The reply of the model; thoughts that came as an argument become a part of their own."""
     content, calls = _thoughts_out(reply) if inner_thoughts else (reply.content, reply.tool_calls)
     return Message(
         id=row_id,
@@ -82,7 +87,7 @@ def _thoughts_out(reply: Reply) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]
 
 
 def answer_row(run: Run, row_id: MessageId, answers: tuple[CallAnswer, ...], at: Micros) -> Message:
-    """What somebody said to calls that waited. The model never sees it: it is in the results."""
+    """The answers to calls that waited. The model never sees this row: the answers are in the results."""
     return Message(
         id=row_id,
         agent_id=run.agent_id,
@@ -119,7 +124,7 @@ def tool_row(
 
 
 def nudge_row(run: Run, row_id: MessageId, step_id: StepId, nudge: str, at: Micros) -> Message:
-    """The server's own word that the model may go on."""
+    """The server's own message that the model may continue."""
     return Message(
         id=row_id,
         agent_id=run.agent_id,
@@ -138,6 +143,61 @@ def said_in(group_id: str, rows: Sequence[Message]) -> list[Message]:
     return [
         replace(row, group_id=group_id, sender_id=row.agent_id if row.role in own else row.sender_id) for row in rows
     ]
+
+
+def call_records(
+    organization: OrganizationId,
+    run: Run,
+    step_id: StepId,
+    at: Micros,
+    answered: Iterable[tuple[CallToAnswer, ToolReturn, ResourceUse]],
+) -> tuple[CallRecord, ...]:
+    """The records of calls with their results, in their order."""
+    return tuple(_call_record(organization, run, step_id, at, *each) for each in answered)
+
+
+def _call_record(
+    organization: OrganizationId,
+    run: Run,
+    step_id: StepId,
+    at: Micros,
+    answered: CallToAnswer,
+    result: ToolReturn,
+    used: ResourceUse,
+) -> CallRecord:
+    planned, outcome = answered.planned, _outcome(answered.planned, result)
+    call, tool = planned.parsed.call, planned.parsed.tool
+    subject = None if tool is None else subject_of(tool)
+    refusal = planned.denied if isinstance(planned, RefusedCall) else None
+    return CallRecord(
+        organization,
+        call.name,
+        None if subject is None else subject.kind,
+        outcome,
+        at,
+        run.agent_id,
+        run.id,
+        step_id,
+        call.id,
+        (tool.id or None) if tool else None,
+        used,
+        counted=outcome in RAN and not result.untried and subject is not None and not subject.harmless,
+        reason=refusal.reason if refusal else None,
+    )
+
+
+def _outcome(planned: PlannedCall, result: ToolReturn) -> CallOutcome:
+    match planned:
+        case RefusedCall(denied=refusal) if refusal is not None:
+            return CallOutcome.refused
+        case AnsweredCall(denied=True):
+            return CallOutcome.denied
+        case RefusedCall(untried=True):
+            return CallOutcome.invalid
+        case _ if result.untried or result.text == INTERRUPTED:  # it came after a pause, or a crash left it open
+            return CallOutcome.interrupted
+        case _:
+            return CallOutcome.success if result.ok else CallOutcome.error
 
 
 def step_record(run: Run, agent: Agent, step_id: StepId, status: StepStatus, at: Micros) -> Step:

@@ -1,5 +1,5 @@
-"""Whether an agent is paused: the one place that says so. A paused agent answers messages; it takes no step of its own
-accord, and whatever would make it take one asks here first.
+"""Pauses of agents. A paused agent answers messages; it takes no step of its own accord, and everything that would
+make it take one asks here first.
 
 The pause itself is stored and ends by the wall clock. Because that clock may be set back, the end is also held by the
 clock that cannot jump, from the moment this process first saw the pause: so it never lasts longer than was asked.

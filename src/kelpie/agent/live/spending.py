@@ -1,14 +1,15 @@
-"""An agent's budget and limits against what its steps and calls have used, as the activation holds it for all lanes.
+"""Budget check: an agent's budget and limits against what its steps and calls have used, in memory for one agent.
 
-It is asked before every model call and reads the record only when it does not know: at first, in a new period, and
-after doubts. Every committed step is booked, so the calls that are in flight when the budget is used up are the most
-that can be spent beyond it. An agent without a budget or limits never comes here.
+It runs before every model call and reads the stored records only when the usage is not known: at first, in a new
+period, and after a commit of unknown outcome. Every committed step is recorded, so the calls that are in flight when
+the budget is used up are the most that can be spent beyond it. Agents without a budget or limits are never checked.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
+from kelpie.agent.live.live_agent import LiveAgent
+from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.runs import Step
 from kelpie.core.errors import KelpieError, ModelError, ModelFault, StorageBusy
 from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, Budget, SpentAmount
@@ -20,8 +21,8 @@ from kelpie.llm.routing.models import Models
 from kelpie.storage.runs import steps, tool_calls
 from kelpie.world.database import Database
 
-READS_MAX = 8  # of the record, should other lanes keep writing to it
-DETAIL, LIMIT = "budget", "limit"  # our words beside the stop reason
+READS_MAX = 8  # of the records, should other turns keep writing to them
+DETAIL, LIMIT = "budget", "limit"  # details beside the stop reason
 PERIODS_MAX = 2  # that are known at once: of the budget, and of the limit
 
 
@@ -29,86 +30,86 @@ class BudgetExhausted(KelpieError):
     """The agent's budget is used up; the turn ends before the model is asked."""
 
     def __init__(self, budget: Budget, spent: SpentAmount, now: Micros, detail: str = DETAIL) -> None:
-        self.told = _told(budget, spent, now, detail)
+        self.report = _report(budget, spent, now, detail)
         self.detail = detail
-        super().__init__(self.told["message"])
+        super().__init__(self.report["message"])
 
 
-async def afford(
+async def check_budget(
     database: Database,
     models: Models,
-    hot: LiveAgent,
-    lane: LiveConversation,
-    bounds: EffectivePermissions,
+    live: LiveAgent,
+    agent: Agent,
+    permissions: EffectivePermissions,
     now: Micros,
 ) -> None:
-    """Raises Exhausted; ModelError when money is bounded and the model's price is not known; StorageError."""
-    budget, hourly = lane.agent.budget, bounds.quota.budget
+    """Raises BudgetExhausted; ModelError when money is limited and the model's price is not known; StorageError."""
+    budget, hourly = agent.budget, permissions.quota.budget
     if budget is not None:
-        handle = lane.agent.model.handle
+        handle = agent.model.handle
         if budget.micros is not None and models.prices.of(handle) is None:
             raise ModelError(
                 ModelFault.bad_request,
                 f"The price of {handle} is unknown, so the agent's budget cannot be enforced.",
                 hint=f"Add '{handle}=input/output' (dollars per million tokens) to KELPIE_MODEL_PRICES.",
             )
-        await _hold(database, hot, budget, now, DETAIL)
+        await _hold(database, live, budget, now, DETAIL)
     if hourly is not None:
-        await _hold(database, hot, hourly, now, LIMIT)
+        await _hold(database, live, hourly, now, LIMIT)
 
 
-async def _hold(database: Database, hot: LiveAgent, budget: Budget, now: Micros, detail: str) -> None:
-    spent = await _spent(database, hot, budget.begins(now))
+async def _hold(database: Database, live: LiveAgent, budget: Budget, now: Micros, detail: str) -> None:
+    spent = await _spent(database, live, budget.begins(now))
     if spent.exceeds(budget):
         raise BudgetExhausted(budget, spent, now, detail)
 
 
-async def _spent(database: Database, hot: LiveAgent, since: Micros) -> SpentAmount:
-    agent_id = hot.claim.agent_id
+async def _spent(database: Database, live: LiveAgent, since: Micros) -> SpentAmount:
+    agent_id = live.claim.agent_id
     for _ in range(READS_MAX):
-        if since in hot.purse:
-            return hot.purse[since]
-        booked = hot.booked
+        if since in live.spent:
+            return live.spent[since]
+        recorded = live.recorded
         found = await database.read(lambda tx: steps.spent_by(tx, agent_id, since))
-        if hot.booked == booked:  # else another lane has committed a step that may not be in what was read
-            if len(hot.purse) >= PERIODS_MAX:
-                hot.purse.clear()
-            hot.purse[since] = found
+        if live.recorded == recorded:  # else another turn has committed a step that may be missing
+            if len(live.spent) >= PERIODS_MAX:
+                live.spent.clear()
+            live.spent[since] = found
     raise StorageBusy(f"The spending of {agent_id} kept changing while it was read. Send the message again.")
 
 
-async def metered(database: Database, hot: LiveAgent, now: Micros) -> QuotaUse:
+async def calls_used(database: Database, live: LiveAgent, now: Micros) -> QuotaUse:
     """What the agent's calls have used in the running hour. Raises StorageError."""
-    agent_id, since = hot.claim.agent_id, hour_of(now)
+    agent_id, since = live.claim.agent_id, hour_of(now)
     for _ in range(READS_MAX):
-        if hot.meter is not None and hot.meter[0] == since:
-            return hot.meter[1]
-        booked = hot.booked
+        if live.calls_used is not None and live.calls_used[0] == since:
+            return live.calls_used[1]
+        recorded = live.recorded
         found = await database.read(lambda tx: tool_calls.used_by(tx, agent_id, since))
-        if hot.booked == booked:
-            hot.meter = (since, found)
+        if live.recorded == recorded:
+            live.calls_used = (since, found)
     raise StorageBusy(f"The tool usage of {agent_id} kept changing while it was read. Send the message again.")
 
 
-def book(hot: LiveAgent, step: Step | None, calls: Sequence[CallRecord] | None = ()) -> None:
-    """Counts a step and calls whose commit has returned; of calls that nobody knows any more (None) all are counted
+def record_usage(live: LiveAgent, step: Step | None, calls: Sequence[CallRecord] | None = ()) -> None:
+    """Counts a step and calls whose commit has returned; None means that the calls are not known: all are read
     again."""
     if calls is None:
-        hot.uncount()
+        live.invalidate_usage()
     if step is None and not calls:
         return
-    hot.booked += 1
+    live.recorded += 1
     if step is not None:
-        for since in hot.purse:
+        for since in live.spent:
             if step.created_at >= since:
-                hot.purse[since] += steps.spent_in(step)
-    if hot.meter is not None and calls:
-        since, used = hot.meter
-        hot.meter = (since, sum((call.used for call in calls if call.created_at >= since), used))
+                live.spent[since] += steps.spent_in(step)
+    if live.calls_used is not None and calls:
+        since, used = live.calls_used
+        live.calls_used = (since, sum((call.used for call in calls if call.created_at >= since), used))
 
 
-def _told(budget: Budget, spent: SpentAmount, now: Micros, detail: str) -> dict[str, Any]:
-    """What a client is told of it: the budget, what was spent of it, when it is free again, and what to do."""
+def _report(budget: Budget, spent: SpentAmount, now: Micros, detail: str) -> dict[str, Any]:
+    """The report for the client: the budget, what was spent of it, when it is free again, and what to do."""
     frees_at = budget.ends(now)
     frees = None if frees_at is None else as_datetime(frees_at).isoformat()
     when = "It is not renewed." if frees is None else f"It is renewed at {frees}."

@@ -62,14 +62,16 @@ class ModelPreviews:
         def read(tx: Tx) -> tuple[LiveConversation, list[Prepared]]:
             lane = self._lane(tx, thread)
             context = load_context(tx, lane.agent, lane.conversation)
-            return lane, context.within(fitting(lane, context, lane.frame_weight(now)))
+            window = lane.agent.model.context_window
+            return lane, context.within(fitting(window, context, lane.frame(now).weight))
 
         lane, entries = await self._world.database.read(read)
-        agent, system = lane.agent, lane.system(now)
-        entries += [prepare(self._message(agent.id, new), lane.spec) for new in said]
+        frame = lane.frame(now)
+        agent = frame.agent
+        entries += [prepare(self._message(agent.id, new), frame.spec) for new in said]
         handle = agent.model.handle
         model = handle.partition("/")[2]
-        request = request_for(lane, model, entries, lane.verdict(()), deltas=deltas, system=system)
+        request = request_for(frame, frame.tools, model, entries, lane.allowed_tools(frame, ()), deltas=deltas)
         return await self._models.payload(handle, request)
 
     def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> LiveConversation:

@@ -1,4 +1,4 @@
-"""Calls that wait for somebody's word: which ones do, and which answers fit them. Pure decisions, no storage.
+"""Calls that wait for an approval or for the client: which ones do, and which answers fit them. Pure, no storage.
 
 A reply with such a call ends its turn and nothing of it runs; the answers come with a later send, which goes on in a
 run of its own. Every call that waits is answered exactly once, and an answer to anything else is refused by name.
@@ -26,7 +26,7 @@ def needs_approval(rules: Sequence[ToolRule], name: str) -> bool:
 
 
 def waiting_names(rules: Sequence[ToolRule], client: Sequence[ClientTool]) -> frozenset[str]:
-    """The tools whose calls wait for somebody."""
+    """The tools whose calls wait for an approval or for the client."""
     return frozenset(rule.tool_name for rule in rules if rule.type == RULE) | {tool.name for tool in client}
 
 
@@ -44,7 +44,7 @@ def _as_tool(tool: ClientTool) -> Tool:
 
 
 def waits(call: ToolCall, rules: Sequence[ToolRule], client: AbstractSet[str]) -> Awaits | None:
-    """Whose word the call waits for."""
+    """What the call waits for."""
     if call.name in client:
         return Awaits.client
     return Awaits.approval if needs_approval(rules, call.name) else None
@@ -63,7 +63,7 @@ def pending_of(request: Message, earlier: Sequence[RunId], conversation: str) ->
 
 
 def refuse_while(pending: PendingCalls) -> PendingApproval:
-    """What a plain message is told in a conversation that waits."""
+    """The error for a plain message in a conversation that waits."""
     return PendingApproval(pending.request)
 
 
@@ -75,18 +75,18 @@ def fitting(
     Fewer than all are taken only when they are said to be partial.
     """
     waiting = {call.id: call for call in request.tool_calls if call.awaits}
-    given = _spelled_out(answers, request, waiting)
-    if not given:
+    sent = _spelled_out(answers, request, waiting)
+    if not sent:
         raise InvalidInput("approvals", f"the list is empty; answer at least one of these calls: {_names(waiting)}")
-    if twice := [call_id for call_id, count in Counter(a.call_id for a in given).items() if count > 1]:
+    if twice := [call_id for call_id, count in Counter(a.call_id for a in sent).items() if count > 1]:
         raise InvalidInput("approvals", f"answer each call only once; these have several answers: {_names(twice)}")
-    if unknown := [answer.call_id for answer in given if answer.call_id not in waiting]:
+    if unknown := [answer.call_id for answer in sent if answer.call_id not in waiting]:
         raise InvalidInput(
             "tool_call_id",
             f"Invalid tool call IDs. These calls are waiting: {_names(waiting)}. Not among them: {_names(unknown)}.",
         )
     known = {answer.call_id: answer for answer in pending.answers}
-    for answer in given:
+    for answer in sent:
         if known.get(answer.call_id, answer) != answer:
             raise InvalidInput("tool_call_id", f"{answer.call_id} already has a different answer; it cannot be changed")
         _check(answer, waiting[answer.call_id])
@@ -122,15 +122,15 @@ def _check(answer: CallAnswer, call: ToolCall) -> None:
         )
 
 
-def denied(call: ToolCall, ruling: ApprovalDecision) -> ToolReturn:
+def denied(call: ToolCall, decision: ApprovalDecision) -> ToolReturn:
     """The result of a call that a person denied. Clients match "request to call tool denied"."""
-    reason = f" Reason: {ruling.reason}" if ruling.reason else ""
+    reason = f" Reason: {decision.reason}" if decision.reason else ""
     text = f"Error: request to call tool denied. A person did not approve this call, so it was not run.{reason}"
     return ToolReturn(call.id, call.name, False, text)
 
 
 def left(request: Message, pending: PendingCalls) -> list[ToolCall]:
-    """The calls of the request that wait and that nobody has answered yet."""
+    """The calls of the request that wait and have no answer yet."""
     answered = {answer.call_id for answer in pending.answers}
     return [call for call in request.tool_calls if call.awaits and call.id not in answered]
 

@@ -1,4 +1,4 @@
-"""Ending the wait for somebody's word when it will not come: every call of the request gets the result that says so.
+"""Withdrawal of a request for approval that will not be answered: every call of it gets a result that says so.
 
 What was answered before keeps its answer: a client's result is the result, a denial a denial; only nothing runs. One
 transaction, whoever asks for it. The lane, should a turn be at work in it, finds out with its next commit.

@@ -1,7 +1,7 @@
-"""How the calls of a reply will be answered: run, refused, or left to somebody's word. Pure decisions.
+"""Plan of the calls of a reply: each is run, refused, answered already, or left to an approval or a client. Pure.
 
-A call is checked when it is about to be run, not only when tools are listed; what a model did wrong is never an error
-of ours but the result that its call gets.
+A call is checked when it is about to run, not only when tools are offered. A mistake of the model is never an error of
+the server; it is the result that the call gets.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,46 +28,81 @@ from kelpie.tools.calls.interface import NOTHING, ExternalTool, Precomputed, Tra
 from kelpie.tools.calls.precomputed_search import Preparation
 from kelpie.tools.registry.registry import preparation, transactional
 
-Runner = Callable[[Tool], ExternalTool | None]  # what runs a tool outside of any commit, if anything does
+Runner = Callable[[Tool], ExternalTool | None]  # finds the runner of a tool that does not run inside a commit
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """A call that has been checked. Exactly one of `refusal`, `transactional`, `external`, `awaits`, `done` is set.
-
-    `call` is as it will be stored: with the arguments that the tool rules prefill.
-    """
+class ParsedCall:
+    """Data that every planned call has. `call` is stored as it is here, with the arguments that tool rules prefill."""
 
     call: ToolCall
     arguments: dict[str, Any]
-    heartbeat: bool
+    heartbeat: bool = False
     tool: Tool | None = None
-    refusal: str | None = None
-    transactional: TransactionalTool | None = None
-    external: ExternalTool | None = None
-    awaits: Awaits | None = None  # nothing runs before somebody said a word
-    done: ToolReturn | None = None  # the result that somebody's word was
-    denied: bool = False  # and that word was no
-    ran_with: str | None = None  # the arguments, if a person changed them
-    untried: bool = False  # turned away for what the call itself is: no such tool, bad arguments, a rule against it
-    barred: Refusal | None = None  # turned away because the agent may not use the tool, or not now
-    misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
-    prepare: Preparation | None = None  # finds out what a transactional tool wants to know beforehand
-    insight: Precomputed = NOTHING  # and what it was
+    edited_arguments: str | None = None  # as a person changed them
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedCall:
+    """A call that does not run; `text` is its result."""
+
+    parsed: ParsedCall
+    text: str
+    untried: bool = True  # refused for the call itself: no such tool, bad arguments, a rule or permission against it
+    bad_prefill: bool = False  # the arguments that a tool rule prefills do not fit the tool
+    denied: Refusal | None = None  # by permissions or limits
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalCall:
+    """A call whose tool runs inside the commit of its result."""
+
+    parsed: ParsedCall
+    tool: Tool
+    run: TransactionalTool
+    prepare: Preparation | None = None  # precomputes what the tool needs before the commit
+    precomputed: Precomputed = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalCall:
+    """A call whose tool runs outside any commit."""
+
+    parsed: ParsedCall
+    tool: Tool
+    run: ExternalTool
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitingCall:
+    """A call that nothing runs for before it is approved, or before the client sends its result."""
+
+    parsed: ParsedCall
+    tool: Tool
+    awaits: Awaits
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """A call that was denied by a person, or that the client has run."""
+
+    parsed: ParsedCall
+    result: ToolReturn
+    denied: bool
+
+
+PlannedCall = RefusedCall | TransactionalCall | ExternalCall | AwaitingCall | AnsweredCall
 
 
 @dataclass(frozen=True, slots=True)
 class CallDecisions:
-    """Whose word counts for the calls of one reply: of these tools the client's, and what was `said` to which call.
-
-    `said` is None while nobody was asked.
-    """
+    """Decisions on the calls of one reply; `by_call` is None while nobody was asked. `client` names client tools."""
 
     client: AbstractSet[str] = frozenset()
-    said: Mapping[str, CallAnswer] | None = None
+    by_call: Mapping[str, CallAnswer] | None = None
 
 
-NO_WORDS = CallDecisions()
+NO_DECISIONS = CallDecisions()
 
 
 def plan(
@@ -75,71 +110,71 @@ def plan(
     agent: Agent,
     tools: Sequence[Tool],
     runner: Runner,
-    said: Sequence[Message],
+    rows: Sequence[Message],
     exits: AbstractSet[str],
-    words: CallDecisions = NO_WORDS,
-    warrant: EffectivePermissions = OPEN,
+    decisions: CallDecisions = NO_DECISIONS,
+    permissions: EffectivePermissions = OPEN,
 ) -> list[PlannedCall]:
-    """Decides how the calls of one reply will be answered; never raises for what the model did wrong.
+    """Decides how the calls of one reply are answered; never raises for a mistake of the model.
 
-    They count as made one after the other, after those of the turn that its rows, which were `said` before, tell of.
+    The calls count as made one after the other, after those in the earlier rows of the turn.
     """
-    barred = barred_names(tools, warrant)
-    names = [tool.name for tool in tools if tool.name not in barred]
-    so_far, planned, counted = list(tool_rules.made_in(said)), list[PlannedCall](), 0
+    denied = denied_names(tools, permissions)
+    names = [tool.name for tool in tools if tool.name not in denied]
+    so_far, planned, counted = list(tool_rules.made_in(rows)), list[PlannedCall](), 0
     for call in calls:
-        ending = not planned and tool_rules.wants_end(said, exits)
-        found = tool_rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
-        refuse = partial(warrant.refusal, before=counted) if warrant.layers else None
-        planned.append(_answered(call, tools, words) or _plan(call, agent, tools, runner, found, words, refuse))
-        counted += _will_count(planned[-1])
-        if not planned[-1].untried:
+        ending = not planned and tool_rules.wants_end(rows, exits)
+        found = tool_rules.allowed_tools(agent.tool_rules, names, so_far, exits, ending=ending)
+        refuse = partial(permissions.refusal, before=counted) if permissions.layers else None
+        each = _answered(call, tools, decisions) or _plan(call, agent, tools, runner, found, decisions, refuse)
+        planned.append(each)
+        counted += _will_count(each)
+        if not (isinstance(each, RefusedCall) and each.untried):
             so_far.append(Made(call.name))
     return planned
 
 
-def barred_names(tools: Sequence[Tool], warrant: EffectivePermissions) -> frozenset[str]:
+def denied_names(tools: Sequence[Tool], permissions: EffectivePermissions) -> frozenset[str]:
     """The tools that the agent may not use: it is not offered them, and rules act as if it had none of them."""
-    if not warrant.layers:
+    if not permissions.layers:
         return frozenset()
-    return frozenset(tool.name for tool in tools if warrant.bars(subject_of(tool)))
+    return frozenset(tool.name for tool in tools if permissions.bars(subject_of(tool)))
 
 
-def permitted(planned: Sequence[PlannedCall], warrant: EffectivePermissions) -> list[PlannedCall]:
-    """The calls once more, as permissions and limits stand now: some time may have gone by since they were planned."""
-    if not warrant.layers:
+def recheck(planned: Sequence[PlannedCall], permissions: EffectivePermissions) -> list[PlannedCall]:
+    """The calls by the permissions and limits of now, which may have changed since they were planned."""
+    if not permissions.layers:
         return list(planned)
     checked, counted = list[PlannedCall](), 0
     for each in planned:
-        runs = each.tool if each.transactional or each.external else None
-        checked.append(_barred(each, warrant.refusal(subject_of(runs), counted)) if runs else each)
-        counted += _will_count(checked[-1])
+        if isinstance(each, TransactionalCall | ExternalCall):
+            refusal = permissions.refusal(subject_of(each.tool), counted)
+            each = each if refusal is None else _denied(each.parsed, refusal)
+        checked.append(each)
+        counted += _will_count(each)
     return checked
 
 
-def _barred(planned: PlannedCall, refusal: Refusal | None) -> PlannedCall:
-    if refusal is None:
-        return planned
-    told = refusal.told
-    return replace(planned, refusal=told, untried=True, barred=refusal, transactional=None, external=None, prepare=None)
+def _denied(parsed: ParsedCall, refusal: Refusal) -> RefusedCall:
+    return RefusedCall(parsed, refusal.told, denied=refusal)
 
 
 def _will_count(planned: PlannedCall) -> bool:
     """Whether it uses up a call of the agent's limit."""
-    runs = planned.transactional or planned.external or planned.awaits
-    return bool(runs and planned.tool is not None and not subject_of(planned.tool).harmless)
+    runs = isinstance(planned, TransactionalCall | ExternalCall | AwaitingCall)
+    return runs and not subject_of(planned.tool).harmless
 
 
-def _answered(call: ToolCall, tools: Sequence[Tool], words: CallDecisions) -> PlannedCall | None:
-    """A call that nothing is to be run for any more: it was denied, or its client has run it."""
-    answer = words.said.get(call.id) if words.said else None
+def _answered(call: ToolCall, tools: Sequence[Tool], decisions: CallDecisions) -> AnsweredCall | None:
+    """A call that nothing is run for any more: it was denied, or its client has run it."""
+    answer = decisions.by_call.get(call.id) if decisions.by_call else None
     if answer is None or (isinstance(answer, ApprovalDecision) and answer.approve):
         return None
-    done = approval_matching.denied(call, answer) if isinstance(answer, ApprovalDecision) else answer
+    denied = isinstance(answer, ApprovalDecision)
+    result = approval_matching.denied(call, answer) if isinstance(answer, ApprovalDecision) else answer
     arguments = read_object(call.arguments) or {}
     tool = next((t for t in tools if t.name == call.name), None)
-    denied = isinstance(answer, ApprovalDecision)
-    return PlannedCall(call, arguments, arguments.get(HEARTBEAT) is True, tool, done=done, denied=denied)
+    return AnsweredCall(ParsedCall(call, arguments, arguments.get(HEARTBEAT) is True, tool), result, denied)
 
 
 def _plan(
@@ -148,72 +183,71 @@ def _plan(
     tools: Sequence[Tool],
     runner: Runner,
     found: AllowedTools,
-    words: CallDecisions,
+    decisions: CallDecisions,
     refuse: Callable[[Subject], Refusal | None] | None,
 ) -> PlannedCall:
     arguments = read_object(call.arguments)
     if arguments is None:
-        text = "The arguments are not a valid JSON object. Call the tool again with valid JSON."
-        return PlannedCall(call, {}, False, refusal=text, untried=True)
-    planned = PlannedCall(call, arguments, arguments.get(HEARTBEAT) is True)
+        return RefusedCall(
+            ParsedCall(call, {}), "The arguments are not a valid JSON object. Call the tool again with valid JSON."
+        )
+    parsed = ParsedCall(call, arguments, arguments.get(HEARTBEAT) is True)
     tool = next((t for t in tools if t.name == call.name), None)
     if tool is None:
         names = ", ".join(t.name for t in tools) or "none"
-        text = f"You have no tool named '{call.name}'. Nothing was run. Your tools: {names}."
-        return replace(planned, refusal=text, untried=True)
-    planned = replace(planned, tool=tool)
+        return RefusedCall(parsed, f"You have no tool named '{call.name}'. Nothing was run. Your tools: {names}.")
+    parsed = replace(parsed, tool=tool)
     if refuse and (refusal := refuse(subject_of(tool))):
-        return _barred(planned, refusal)
+        return _denied(parsed, refusal)
     if call.name not in found.allowed:
-        return replace(planned, refusal=tool_rules.refusal(found, call.name), untried=True)
+        return RefusedCall(parsed, tool_rules.refusal(found, call.name))
     if prefilled := found.prefilled.get(call.name):
         try:
-            planned = _filled(planned, tool, prefilled)
+            parsed = _prefilled(parsed, tool, prefilled)
         except ToolError as error:
             text = f"'{tool.name}' was not run: the arguments that this agent's tool rules set are invalid. {error}"
-            return replace(planned, refusal=text, untried=True, misruled=True)
-    awaits, ruling = _word(call, agent, words)
-    if awaits and words.said is not None:
+            return RefusedCall(parsed, text, bad_prefill=True)
+    awaits, decision = _decision(call, agent, decisions)
+    if awaits and decisions.by_call is not None:
         text = f"'{tool.name}' was not run: it needs approval, and none was requested. Call it again."
-        return replace(planned, refusal=text, untried=True)
-    if awaits is Awaits.client:  # its arguments are the client's business
-        return replace(planned, awaits=awaits)
-    if ruling and ruling.arguments is not None:
-        planned = replace(planned, arguments=read_object(ruling.arguments) or {}, ran_with=ruling.arguments)
-    given = {name: value for name, value in planned.arguments.items() if name not in (HEARTBEAT, THINKING)}
+        return RefusedCall(parsed, text)
+    if awaits is Awaits.client:  # the client checks the arguments
+        return AwaitingCall(parsed, tool, awaits)
+    if decision and decision.arguments is not None:
+        edited = decision.arguments
+        parsed = replace(parsed, arguments=read_object(edited) or {}, edited_arguments=edited)
+    own = {name: value for name, value in parsed.arguments.items() if name not in (HEARTBEAT, THINKING)}
     if is_pause(tool):
-        given = corrected_arguments(given)
+        own = corrected_arguments(own)
     try:
-        planned = replace(planned, arguments=check_arguments(tool.json_schema, given))
+        parsed = replace(parsed, arguments=check_arguments(tool.json_schema, own))
     except ToolError as error:
-        return replace(planned, arguments=given, refusal=str(error), untried=True)
-    if awaits:
-        return replace(planned, awaits=awaits)
-    return _with_runner(planned, tool, runner)
+        return RefusedCall(replace(parsed, arguments=own), str(error))
+    return AwaitingCall(parsed, tool, awaits) if awaits else _with_runner(parsed, tool, runner)
 
 
-def _word(call: ToolCall, agent: Agent, words: CallDecisions) -> tuple[Awaits | None, ApprovalDecision | None]:
-    """Whose word the call still waits for, or the one that lets it run."""
-    ruling = words.said.get(call.id) if words.said is not None else None
-    if isinstance(ruling, ApprovalDecision):
-        return None, ruling
-    return approval_matching.waits(call, agent.tool_rules, words.client), None
+def _decision(call: ToolCall, agent: Agent, decisions: CallDecisions) -> tuple[Awaits | None, ApprovalDecision | None]:
+    """What the call still waits for, or the decision that lets it run."""
+    decision = decisions.by_call.get(call.id) if decisions.by_call is not None else None
+    if isinstance(decision, ApprovalDecision):
+        return None, decision
+    return approval_matching.waits(call, agent.tool_rules, decisions.client), None
 
 
-def _filled(planned: PlannedCall, tool: Tool, prefilled: Mapping[str, Any]) -> PlannedCall:
-    """The call with the arguments that a rule gives it over the model's. Raises ToolError when they do not fit."""
+def _prefilled(parsed: ParsedCall, tool: Tool, prefilled: Mapping[str, Any]) -> ParsedCall:
+    """The call with the arguments that a rule sets over the model's. Raises ToolError when they do not fit."""
     parameters: Mapping[str, Any] = tool.json_schema.get("parameters") or {}
     fitting = check_arguments({"parameters": {**parameters, "required": []}}, dict(prefilled))
-    arguments = {**planned.arguments, **fitting}
-    call = replace(planned.call, arguments=orjson.dumps(arguments).decode())
-    return replace(planned, call=call, arguments=arguments)
+    arguments = {**parsed.arguments, **fitting}
+    call = replace(parsed.call, arguments=orjson.dumps(arguments).decode())
+    return replace(parsed, call=call, arguments=arguments)
 
 
-def _with_runner(planned: PlannedCall, tool: Tool, runner: Runner) -> PlannedCall:
+def _with_runner(parsed: ParsedCall, tool: Tool, runner: Runner) -> PlannedCall:
     inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
     if inside is not None:
-        return replace(planned, transactional=inside, prepare=preparation(tool.name))
+        return TransactionalCall(parsed, tool, inside, preparation(tool.name))
     if (external := runner(tool)) is not None:
-        return replace(planned, external=external)
+        return ExternalCall(parsed, tool, external)
     text = f"'{tool.name}' was not run: its code needs a sandbox, and this server has none."
-    return replace(planned, refusal=text)
+    return RefusedCall(parsed, text, untried=False)

@@ -1,65 +1,76 @@
-"""Running the calls of a reply: inside a commit or outside of any, alone or side by side; each has one result."""
+"""Execution of the calls of a reply: inside a commit or outside any, one by one or in parallel; each has one result."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.agent.prompt.synthetic_results import INTERRUPTED
-from kelpie.agent.tool_calls.call_plan import PlannedCall
+from kelpie.agent.tool_calls.call_plan import (
+    AnsweredCall,
+    ExternalCall,
+    ParsedCall,
+    PlannedCall,
+    RefusedCall,
+    TransactionalCall,
+)
 from kelpie.core.conversations.messages import Image, Text, ToolReturn
 from kelpie.core.errors import CallerError, StorageError, ToolError
 from kelpie.core.permissions.call_records import NO_TIME, ResourceUse
+from kelpie.core.tools.tools import Tool
 from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
 from kelpie.tools.calls.outcome_text import within
 from kelpie.tools.calls.precomputed_search import Precompute, Preparation
 from kelpie.world.database import Tx
 
-Ticks = Callable[[], int]  # a stopwatch in nanoseconds: only durations come of it
-FORESEEN_S = 30.0  # how long the calls of one reply may take to find things out before their commit
+Ticks = Callable[[], int]  # a stopwatch in nanoseconds: only durations are taken from it
+PRECOMPUTE_S = 30.0  # that the calls of one reply may take for it before their commit
 
 
 def run_inside(tx: Tx, planned: PlannedCall, context: CallContext) -> tuple[ToolReturn, Outcome | None]:
-    """Answers a refused, transactional or done call within a commit; a tool that fails leaves nothing written."""
-    if planned.done is not None:
-        return planned.done, None
-    if planned.refusal is not None or planned.transactional is None:
-        return _failed(planned, planned.refusal or INTERRUPTED), None
+    """Answers a call within a commit; a tool that fails leaves nothing written."""
+    parsed = planned.parsed
+    if isinstance(planned, AnsweredCall):
+        return planned.result, None
+    if isinstance(planned, RefusedCall):
+        return _refused(planned), None
+    if not isinstance(planned, TransactionalCall):  # it did not run, and now it does not any more
+        return _failed(parsed, INTERRUPTED), None
     savepoint = tx.begin_nested()
     try:
-        outcome = planned.transactional(tx, context, planned.arguments)
+        outcome = planned.run(tx, context, parsed.arguments)
     except (ToolError, CallerError) as error:
         savepoint.rollback()
-        return _failed(planned, str(error)), None
+        return _failed(parsed, str(error)), None
     savepoint.commit()
-    return _returned(planned, outcome), outcome
+    return _returned(parsed, planned.tool, outcome), outcome
 
 
 def batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
-    """The calls in their order: neighbours whose tools may run side by side together, every other one alone."""
+    """The calls in their order: neighbours whose tools may run in parallel together, every other one alone."""
     found: list[list[PlannedCall]] = []
-    for p in planned:
-        if found and _side_by_side(p) and _side_by_side(found[-1][0]):
-            found[-1].append(p)
+    for each in planned:
+        if found and _is_parallel(each) and _is_parallel(found[-1][0]):
+            found[-1].append(each)
         else:
-            found.append([p])
+            found.append([each])
     return found
 
 
-def _side_by_side(planned: PlannedCall) -> bool:
-    return planned.external is not None and planned.tool is not None and bool(planned.tool.enable_parallel_execution)
+def _is_parallel(planned: PlannedCall) -> bool:
+    return isinstance(planned, ExternalCall) and bool(planned.tool.enable_parallel_execution)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutedCall:
-    """What came of a call that ran outside, and what it took."""
+    """Result of a call that ran outside any commit, and what it used."""
 
     result: ToolReturn
-    took: ResourceUse = NO_TIME
+    used: ResourceUse = NO_TIME
 
 
-async def run_together(calls: Sequence[tuple[PlannedCall, CallContext]], ticks: Ticks) -> list[ExecutedCall]:
-    """Runs external calls at once and gives their results in order; when one breaks, or all are cancelled, none runs
-    on."""
+async def run_together(calls: Sequence[tuple[ExternalCall, CallContext]], ticks: Ticks) -> list[ExecutedCall]:
+    """Runs external calls at once; returns their results in order. When one breaks, or all are cancelled, none
+    continues."""
     if len(calls) == 1:
         return [await run_outside(*calls[0], ticks)]
     tasks = [asyncio.create_task(run_outside(planned, context, ticks)) for planned, context in calls]
@@ -71,41 +82,46 @@ async def run_together(calls: Sequence[tuple[PlannedCall, CallContext]], ticks: 
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def foreseen(planned: Sequence[PlannedCall], foresight: Precompute, context: CallContext) -> list[PlannedCall]:
-    """The calls with what their tools want to know before the commit, as far as that can be found out in time."""
+async def precomputed(
+    planned: Sequence[PlannedCall], precompute: Precompute, context: CallContext
+) -> list[PlannedCall]:
+    """The calls with what their tools need before the commit, as far as that can be computed in time."""
     found = list(planned)
     try:
-        async with asyncio.timeout(FORESEEN_S):
+        async with asyncio.timeout(PRECOMPUTE_S):
             for at, each in enumerate(planned):
-                if each.prepare is not None:
-                    found[at] = replace(each, insight=await _insight(each, each.prepare, foresight, context))
+                if isinstance(each, TransactionalCall) and each.prepare is not None:
+                    ready = await _precomputed(each.parsed, each.prepare, precompute, context)
+                    found[at] = replace(each, precomputed=ready)
     except TimeoutError:
-        late = Precomputed(lacking=f"nothing came within {FORESEEN_S:g} s")
-        found = [replace(p, insight=late) if p.prepare and p.insight is NOTHING else p for p in found]
+        late = Precomputed(lacking=f"nothing came within {PRECOMPUTE_S:g} s")
+        found = [replace(each, precomputed=late) if _lacks(each) else each for each in found]
     return found
 
 
-async def _insight(
-    planned: PlannedCall, prepare: Preparation, foresight: Precompute, context: CallContext
+def _lacks(planned: PlannedCall) -> bool:
+    return isinstance(planned, TransactionalCall) and planned.prepare is not None and planned.precomputed is NOTHING
+
+
+async def _precomputed(
+    parsed: ParsedCall, prepare: Preparation, precompute: Precompute, context: CallContext
 ) -> Precomputed:
     try:
-        return await prepare(foresight, context, planned.arguments)
+        return await prepare(precompute, context, parsed.arguments)
     except (ToolError, CallerError, StorageError) as error:  # the tool itself says what is wrong, or the commit does
         return Precomputed(lacking=str(error))
 
 
-async def run_outside(planned: PlannedCall, context: CallContext, ticks: Ticks) -> ExecutedCall:
+async def run_outside(planned: ExternalCall, context: CallContext, ticks: Ticks) -> ExecutedCall:
     """Runs an external call; what it raises as ToolError is its result."""
-    assert planned.external is not None and planned.tool is not None
-    began = ticks()
+    began, parsed = ticks(), planned.parsed
     try:
-        outcome = await planned.external(planned.tool, context, planned.arguments)
+        outcome = await planned.run(planned.tool, context, parsed.arguments)
     except ToolError as error:
-        return ExecutedCall(
-            _failed(planned, str(error)), ResourceUse(since(began, ticks), error.cpu_us, error.memory_peak_bytes)
-        )
-    took = ResourceUse(since(began, ticks), outcome.cpu_us, outcome.memory_peak_bytes)
-    return ExecutedCall(_returned(planned, outcome), took)
+        used = ResourceUse(since(began, ticks), error.cpu_us, error.memory_peak_bytes)
+        return ExecutedCall(_failed(parsed, str(error)), used)
+    used = ResourceUse(since(began, ticks), outcome.cpu_us, outcome.memory_peak_bytes)
+    return ExecutedCall(_returned(parsed, planned.tool, outcome), used)
 
 
 def since(began: int, ticks: Ticks) -> int:
@@ -113,16 +129,20 @@ def since(began: int, ticks: Ticks) -> int:
     return max(0, ticks() - began) // 1000
 
 
-def _returned(planned: PlannedCall, outcome: Outcome) -> ToolReturn:
-    limit = planned.tool.return_char_limit if planned.tool else len(outcome.text)
-    text, content = within(outcome.text, limit), outcome.content
+def _returned(parsed: ParsedCall, tool: Tool, outcome: Outcome) -> ToolReturn:
+    text, content = within(outcome.text, tool.return_char_limit), outcome.content
     if text is not outcome.text:
         content = (Text(text), *(part for part in content if isinstance(part, Image))) if content else ()
-    call, ok, changed = planned.call, outcome.ok, planned.ran_with
-    return ToolReturn(call.id, call.name, ok, text, outcome.stdout, outcome.stderr, content=content, ran_with=changed)
+    call, ok, edited = parsed.call, outcome.ok, parsed.edited_arguments
+    return ToolReturn(call.id, call.name, ok, text, outcome.stdout, outcome.stderr, content=content, ran_with=edited)
 
 
-def _failed(planned: PlannedCall, text: str) -> ToolReturn:
-    said = None if planned.misruled else (text,)  # there was no tool that could have said anything
-    call = planned.call
-    return ToolReturn(call.id, call.name, False, text, None, said, planned.untried, planned.ran_with)
+def _refused(planned: RefusedCall) -> ToolReturn:
+    call, edited = planned.parsed.call, planned.parsed.edited_arguments
+    stderr = None if planned.bad_prefill else (planned.text,)  # no tool could have written any
+    return ToolReturn(call.id, call.name, False, planned.text, None, stderr, planned.untried, edited)
+
+
+def _failed(parsed: ParsedCall, text: str) -> ToolReturn:
+    call = parsed.call
+    return ToolReturn(call.id, call.name, False, text, None, (text,), False, parsed.edited_arguments)

@@ -48,7 +48,7 @@ def wants_end(rows: Sequence[Message], exits: AbstractSet[str]) -> bool:
     return reply is not None and (not reply.tool_calls or any(call.name in exits for call in reply.tool_calls))
 
 
-def verdict(
+def allowed_tools(
     rules: Sequence[ToolRule],
     tools: Sequence[str],
     made: Sequence[Made],
@@ -91,7 +91,7 @@ def one_at_a_time(rules: Sequence[ToolRule]) -> bool:
 
 
 def refusal(found: AllowedTools, name: str) -> str:
-    """What the model is told about a call that the rules forbid."""
+    """The result of a call that the rules forbid."""
     if found.waits_for is not None:
         return f"'{name}' was not run: the result of '{found.waits_for}' decides the next call. Read that result first."
     if not found.allowed:
@@ -101,13 +101,13 @@ def refusal(found: AllowedTools, name: str) -> str:
 
 
 def call_first(names: Sequence[str]) -> str:
-    """What the model is told when it would end a turn, or answer, and something must be called before."""
+    """The message for a model that would end the turn, or answer, before it has called a required tool."""
     told = f"call {names[0]}" if len(names) == 1 else f"call {', '.join(names[:-1])} and {names[-1]}"
     return f"Automatic message, not from the user: this agent's tool rules require you to {told} before you finish."
 
 
 def call_one_of(names: Sequence[str]) -> str:
-    """What the model is told when it answered where it had to make a call."""
+    """The message for a model that answered where it had to make a call."""
     told = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return f"Automatic message, not from the user: this agent's tool rules require you to call {told} now."
 

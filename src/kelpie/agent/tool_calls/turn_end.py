@@ -1,4 +1,4 @@
-"""Whether a turn goes on after a step: one pure decision for every agent type."""
+"""End of a turn: one pure decision after each step, for every agent type."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class CallSummary:
     name: str
     heartbeat: bool
     refused: bool
-    misruled: bool = False  # refused for what a tool rule prefills, which no further step can mend
+    bad_prefill: bool = False  # refused for what a tool rule prefills, which no further step can change
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ FREE = Ruled()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`stop` is None when the turn goes on; `nudge` is then what the model is told, if its type needs telling."""
+    """`stop` is None when the turn continues; `nudge` is then a message for the model, if its type needs one."""
 
     stop: StopReason | None
     nudge: str | None = None
-    detail: str | None = None  # Kelpie's own reason, where `stop` has no word for it
+    detail: str | None = None  # Kelpie's own reason, where `stop` has no value for it
 
 
 def exits_of(spec: TypeSpec, tool_rules: Sequence[ToolRule]) -> frozenset[str]:
@@ -53,7 +53,7 @@ def exits_of(spec: TypeSpec, tool_rules: Sequence[ToolRule]) -> frozenset[str]:
 
 def ruled(spec: TypeSpec, tool_rules: Sequence[ToolRule], tools: Sequence[str], made: Sequence[Made]) -> Ruled:
     """What the tool rules ask for after the calls that the turn has made."""
-    found = rules.verdict(tool_rules, tools, made, exits_of(spec, tool_rules))
+    found = rules.allowed_tools(tool_rules, tools, made, exits_of(spec, tool_rules))
     return Ruled(rules.owed(tool_rules, tools, made), found.allowed if found.forced else ())
 
 
@@ -67,8 +67,8 @@ def decide(
     *,
     paused: bool = False,
 ) -> Decision:
-    """What happens after a step whose calls have all been answered. A paused agent is not sent on by a heartbeat."""
-    if any(c.misruled for c in calls):
+    """The decision after a step whose calls are all answered. A heartbeat does not make a paused agent continue."""
+    if any(c.bad_prefill for c in calls):
         return Decision(StopReason.invalid_tool_call)
     if not calls and finish_reason == "length":
         return Decision(StopReason.max_tokens_exceeded)

@@ -81,7 +81,7 @@ class Activation:
 
     def invalidate_spending(self) -> None:
         """Counts again what the agent has spent before it spends more."""
-        self._hot.uncount()
+        self._hot.invalidate_usage()
 
     def check(self, send: SendRequest) -> None:
         """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
@@ -142,7 +142,11 @@ class Activation:
             return
         position = JournalPosition(self._hot.claim, run, 0, conversation)
         opened = open_turn(self._equipment, self._hot, lane, position, start, turn)
-        with self._hot.using(lane), lane.wearing(start.input.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+        with (
+            self._hot.using(lane),
+            lane.overridden(start.input.override),
+            logs.bind(run_id=run.id, agent_id=run.agent_id),
+        ):
             await opened.begin()
 
     async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> CompactionResult:
@@ -155,7 +159,7 @@ class Activation:
         run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, now, conversation_id=thread, metadata=told)
         with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
             position = JournalPosition(self._hot.claim, run, 0, conversation)
-            bounds = lane.bounds(self._equipment.policy)
+            bounds = lane.permissions(self._equipment.policy)
             return await on_request(world, self._equipment.models, self._hot, lane, position, bounds, given)
 
     async def _mend(self, lane: LiveConversation) -> None:

@@ -80,7 +80,7 @@ class ActiveTurns:
         """A conversation is gone: no turn that has begun in it waits for a model any more. Nobody waits for its end."""
         for work in self.of(agent_id):
             if work.conversation == conversation and work.has_begun:
-                work.listener.cancellation.wish(spare_tools=True)
+                work.listener.cancellation.request(spare_tools=True)
 
     def has_any(self) -> bool:
         """Whether a turn of any agent is under way."""

@@ -1,7 +1,7 @@
-"""What a send means for a conversation that waits for somebody's word, or no longer does.
+"""Start of a turn in a conversation that waits for approvals or client results, or no longer does.
 
-A plain message is refused while calls wait. Answers are matched with them; answers that were given before are taken as
-what they are, a client that asks again: it is told what came of the first, and nothing is run or asked for twice.
+A plain message is refused while calls wait. Answers are matched with the calls; answers that came before are a repeated
+request: the client gets the outcome of the first, and nothing runs twice.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.tool_calls import approval_matching
-from kelpie.agent.tool_calls.call_plan import CallDecisions, plan
+from kelpie.agent.tool_calls.call_plan import CallDecisions, RefusedCall, plan
 from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, Message, Role, ToolReturn
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
@@ -24,7 +24,7 @@ from kelpie.storage.runs import runs, unfinished
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
-REPLAYS_KEPT = 20  # answers that were given before and are still known as such
+REPLAYS_KEPT = 20  # answers that are still recognised when they come again
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,49 +38,49 @@ class TurnStart:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A turn that was had before: nothing is done but told."""
+    """A turn that has run before: its events are only emitted again."""
 
     run: Run
-    said: Sequence[Message]
+    rows: Sequence[Message]
 
     @property
     def stop_reason(self) -> StopReason:
         assert self.run.stop_reason is not None
         return self.run.stop_reason
 
-    def emit(self, turn: TurnStream) -> None:
+    def emit(self, stream: TurnStream) -> None:
         run = self.run
-        turn.emit(TurnOpened(run.id, run.created_at))
-        for row in self.said:
+        stream.emit(TurnOpened(run.id, run.created_at))
+        for row in self.rows:
             if row.is_reply or row.role is Role.tool:
-                turn.emit(MessageCommitted(row))
+                stream.emit(MessageCommitted(row))
         reason, detail, budget = self.stop_reason, run.stop_detail, run.metadata.get(BUDGET_KEY)
-        turn.emit(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
+        stream.emit(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
 
 
-async def waiting(database: Database, lane: LiveConversation) -> PendingCalls | None:
-    """What a conversation waits for; read only when its context is not in memory."""
-    if lane.context is not None:
-        return lane.context.pending
-    return await database.read(lambda tx: rows.get(tx, lane.agent.id, lane.conversation))
+async def waiting(database: Database, conversation: LiveConversation) -> PendingCalls | None:
+    """The calls that a conversation waits for; read only when its context is not in memory."""
+    if conversation.context is not None:
+        return conversation.context.pending
+    return await database.read(lambda tx: rows.get(tx, conversation.agent.id, conversation.conversation))
 
 
-async def begin(database: Database, lane: LiveConversation, given: RunInput) -> TurnStart | Replay:
-    """How to begin with what was sent. Raises PendingApproval, InvalidInput, StorageError."""
-    pending = await waiting(database, lane)
-    if not given.answers:
+async def begin(database: Database, conversation: LiveConversation, sent: RunInput) -> TurnStart | Replay:
+    """The start of a turn with this input. Raises PendingApproval, InvalidInput, StorageError."""
+    pending = await waiting(database, conversation)
+    if not sent.answers:
         if pending is not None:
             raise approval_matching.refuse_while(pending)
-        return TurnStart(given)
+        return TurnStart(sent)
     if pending is None:
-        return await database.read(lambda tx: _again(tx, lane, given))
+        return await database.read(lambda tx: _again(tx, conversation, sent))
     said = await database.read(lambda tx: messages.of_runs(tx, pending.runs))
     request = next((row for row in said if row.id == pending.request), None)
     if request is None:  # emptied since it was looked up
         raise nothing_waits()
-    answers = approval_matching.fitting(pending, request, given.answers, partial=given.partial)
-    _check_changed(lane, request, said, answers)
-    return TurnStart(replace(given, answers=answers, request=request.id, earlier=pending.runs), pending, said)
+    answers = approval_matching.fitting(pending, request, sent.answers, partial=sent.partial)
+    _check_changed(conversation, request, said, answers)
+    return TurnStart(replace(sent, answers=answers, request=request.id, earlier=pending.runs), pending, said)
 
 
 def nothing_waits() -> InvalidInput:
@@ -90,43 +90,44 @@ def nothing_waits() -> InvalidInput:
 
 
 def _check_changed(
-    lane: LiveConversation, request: Message, said: Sequence[Message], answers: Sequence[CallAnswer]
+    conversation: LiveConversation, request: Message, said: Sequence[Message], answers: Sequence[CallAnswer]
 ) -> None:
-    """Raises InvalidInput for arguments that a person has changed into something that the tool does not take."""
+    """Raises InvalidInput for arguments that a person has changed into something the tool does not take."""
     changed = {a.call_id for a in answers if isinstance(a, ApprovalDecision) and a.approve and a.arguments is not None}
     if not changed:
         return
     earlier = [row for row in said if row.step_id != request.step_id]
-    words = CallDecisions(said={answer.call_id: answer for answer in answers})
-    planned = plan(request.tool_calls, lane.agent, lane.loaded.tools, _nothing, earlier, lane.exits, words)
-    for one in planned:
-        if one.call.id in changed and one.untried:
-            raise InvalidInput("arguments", f"{one.call.id} cannot run with the changed arguments: {one.refusal}")
+    decisions = CallDecisions(by_call={answer.call_id: answer for answer in answers})
+    tools, exits = conversation.loaded.tools, conversation.exits
+    for each in plan(request.tool_calls, conversation.agent, tools, _nothing, earlier, exits, decisions):
+        call_id = each.parsed.call.id
+        if call_id in changed and isinstance(each, RefusedCall) and each.untried:
+            raise InvalidInput("arguments", f"{call_id} cannot run with the changed arguments: {each.text}")
 
 
 def _nothing(tool: Tool) -> None:
-    """Runs nothing: the calls are only looked at."""
+    """No runner: the calls are only checked."""
 
 
-def _again(tx: Tx, lane: LiveConversation, sent: RunInput) -> TurnStart | Replay:
-    """What becomes of answers when nothing waits: they are known, or refused. Raises InvalidInput."""
-    for row in messages.answering(tx, lane.agent.id, REPLAYS_KEPT):
-        if row.run_id is None or (row.conversation_id or "") != lane.conversation:
+def _again(tx: Tx, conversation: LiveConversation, sent: RunInput) -> TurnStart | Replay:
+    """The start with answers when nothing waits: a repeated request, or refused. Raises InvalidInput."""
+    for row in messages.answering(tx, conversation.agent.id, REPLAYS_KEPT):
+        if row.run_id is None or (row.conversation_id or "") != conversation.conversation:
             continue
         try:
             run, first = runs.get(tx, row.run_id), unfinished.given(tx, row.run_id)
         except NotFound:  # its record was deleted
             continue
         if all(_known(answer, first) for answer in sent.answers):
-            return _taken_up(tx, lane, sent, run, first)
+            return _repeated(tx, conversation, sent, run, first)
     raise nothing_waits()
 
 
-def _known(answer: CallAnswer, given: RunInput) -> bool:
-    """Whether a run was given this very answer; one to the whole request stands for one to each call."""
-    if isinstance(answer, ApprovalDecision) and answer.call_id in ("", given.request):
-        return bool(given.answers) and all(_same(replace(answer, call_id=one.call_id), one) for one in given.answers)
-    return any(_same(answer, one) for one in given.answers)
+def _known(answer: CallAnswer, first: RunInput) -> bool:
+    """Whether a run had this very answer; one to the whole request stands for one to each call."""
+    if isinstance(answer, ApprovalDecision) and answer.call_id in ("", first.request):
+        return bool(first.answers) and all(_same(replace(answer, call_id=one.call_id), one) for one in first.answers)
+    return any(_same(answer, one) for one in first.answers)
 
 
 def _same(one: CallAnswer, other: CallAnswer) -> bool:
@@ -139,14 +140,14 @@ def _same(one: CallAnswer, other: CallAnswer) -> bool:
     return False
 
 
-def _taken_up(tx: Tx, lane: LiveConversation, sent: RunInput, run: Run, first: RunInput) -> TurnStart | Replay:
-    """The same answers once more: told again, or gone on with if the first time ended in a failure."""
+def _repeated(tx: Tx, conversation: LiveConversation, sent: RunInput, run: Run, first: RunInput) -> TurnStart | Replay:
+    """The same answers once more: a replay, or a continuation if the first run failed."""
     said, plain = messages.of_run(tx, run.id), replace(sent, answers=(), partial=False)
     if sent.messages and sent.messages != first.messages:
         return TurnStart(plain)
     if run.status is not RunStatus.failed:
         return Replay(run, said)
-    if contexts.ids(tx, lane.agent.id, lane.conversation)[-1:] != tuple(row.id for row in said[-1:]):
+    if contexts.ids(tx, conversation.agent.id, conversation.conversation)[-1:] != tuple(row.id for row in said[-1:]):
         raise nothing_waits()  # the conversation has gone on since
     earlier = (*first.earlier, run.id)[-approval_matching.RUNS_MAX :]
     left = plain if run.step_count == 0 else replace(plain, messages=())

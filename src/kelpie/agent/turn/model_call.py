@@ -1,31 +1,36 @@
-"""One model call: the prompt from what the activation holds, previews as the answer comes, the reply at the end."""
+"""Model call of a turn: the prompt from what is in memory, previews while the reply comes, the reply at the end.
 
-from collections.abc import Callable, Mapping, Sequence
+It checks budget and context window before it asks, and reads from the database only what changed outside the turn.
+"""
+
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from kelpie.agent.compaction.window_guard import WindowGuard
 from kelpie.agent.events.previews import Preview
-from kelpie.agent.events.turn_events import TurnEvent
-from kelpie.agent.live.live_agent import LiveConversation
+from kelpie.agent.live.live_agent import PromptFrame
+from kelpie.agent.live.reload import catch_up
+from kelpie.agent.live.spending import check_budget
 from kelpie.agent.tool_calls.approval_matching import waiting_names
 from kelpie.agent.tool_calls.tool_rules import AllowedTools, one_at_a_time
-from kelpie.core.conversations.approvals import ClientTool
+from kelpie.agent.turn.turn_state import TurnState
+from kelpie.core.agents.agent import Agent
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
 from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
-from kelpie.llm.routing.models import Models
-from kelpie.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCallResult:
-    """An answered model call. `first_ns` is how long its first piece took, `total_ns` the whole.
+    """A reply of the model. `first_ns` is how long its first piece took, `total_ns` the whole.
 
-    `at` is when its message was made: a preview has told it already, and it stays.
+    `at` is when its message was made: a preview has shown that time already, and it stays.
     """
 
+    frame: PromptFrame  # that it was asked with
     reply: Reply
     message_id: MessageId
     step_id: StepId
@@ -35,99 +40,107 @@ class ModelCallResult:
     at: Micros
 
 
-async def ask(
-    world: World,
-    models: Models,
-    lane: LiveConversation,
-    entries: Sequence[Prepared],
-    allowed: AllowedTools,
-    listen: Callable[[TurnEvent], None] | None,
-    client: Sequence[ClientTool] = (),
-) -> ModelCallResult:
-    """Asks the agent's model; `listen` gets previews, unless the tool rules change the reply. Raises ModelError."""
-    try:
-        provider, model = models.provider(lane.agent.model.handle)
-    except CallerError as error:
-        raise ModelError(ModelFault.bad_request, str(error), hint="Choose another model for the agent.") from error
-    message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
-    started, began_at = world.clock.monotonic_ns(), world.clock.now()
-    preview = (
-        Preview(
-            message_id,
-            step_id,
-            began_at,
-            lane.speaks_in_calls,
-            listen,
-            waiting_names(lane.agent.tool_rules, client),
-        )
-        if listen is not None and not allowed.prefilled
-        else None
-    )
-    system = lane.system(world.clock.now())
-    request = request_for(lane, model, entries, allowed, deltas=preview is not None, system=system, client=client)
-    reply: Reply | None = None
-    first_ns: int | None = None
-    async with aclosing(provider.stream(request)) as events:
-        async for event in events:
-            if first_ns is None:
-                first_ns = world.clock.monotonic_ns() - started
-            if isinstance(event, Reply):
-                reply = event
-            elif preview is not None:
-                preview.take(event)
-    if reply is None:
-        raise ModelError(ModelFault.malformed, "The model stopped before its answer was complete.")
-    if preview is not None:
-        preview.finish()
-    previewed = preview is not None and preview.started
-    took_ns, at = world.clock.monotonic_ns() - started, began_at if previewed else world.clock.now()
-    return ModelCallResult(reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
+class ModelCall:
+    """Asks the model of one turn."""
+
+    def __init__(self, state: TurnState, guard: WindowGuard) -> None:
+        self._state = state
+        self._guard = guard
+        self._world = state.dependencies.world
+
+    async def ask(self) -> ModelCallResult:
+        """The next reply. Raises Forgotten, BudgetExhausted, ModelError, Cancelled, StorageError."""
+        state, dependencies, database = self._state, self._state.dependencies, self._world.database
+        conversation, client = state.conversation, state.input.client_tools
+        context = await catch_up(database, conversation, state.position)
+        permissions, now = conversation.permissions(dependencies.policy), self._world.clock.now()
+        frame = conversation.frame(now)
+        if permissions.quota.tokens is not None or frame.agent.budget is not None:
+            await check_budget(database, dependencies.models, state.live, frame.agent, permissions, now)
+        entries = self._guard.show(context, frame, state.new_rows)
+        allowed = conversation.allowed_tools(frame, state.rows, client, permissions)
+        schemas = conversation.schemas(frame, client)
+        with state.sink.cancellation.abortable(asks=True):
+            return await self._stream(frame, schemas, entries, allowed)
+
+    async def _stream(
+        self, frame: PromptFrame, schemas: Sequence[ToolSchema], entries: Sequence[Prepared], allowed: AllowedTools
+    ) -> ModelCallResult:
+        """Emits previews if the client wants them, unless the tool rules change the reply. Raises ModelError."""
+        state, clock, ids = self._state, self._world.clock, self._world.ids
+        try:
+            provider, model = state.dependencies.models.provider(frame.agent.model.handle)
+        except CallerError as error:
+            raise ModelError(ModelFault.bad_request, str(error), hint="Choose another model for the agent.") from error
+        message_id, step_id = ids.new(MessageId), ids.new(StepId)
+        started, began_at = clock.monotonic_ns(), clock.now()
+        preview = None
+        if state.input.deltas and not allowed.prefilled:
+            waiting = waiting_names(frame.agent.tool_rules, state.input.client_tools)
+            in_calls = state.conversation.speaks_in_calls
+            preview = Preview(message_id, step_id, began_at, in_calls, state.sink.emit, waiting)
+        request = request_for(frame, schemas, model, entries, allowed, deltas=preview is not None)
+        reply: Reply | None = None
+        first_ns: int | None = None
+        async with aclosing(provider.stream(request)) as events:
+            async for event in events:
+                if first_ns is None:
+                    first_ns = clock.monotonic_ns() - started
+                if isinstance(event, Reply):
+                    reply = event
+                elif preview is not None:
+                    preview.take(event)
+        if reply is None:
+            raise ModelError(ModelFault.malformed, "The model stopped before its answer was complete.")
+        if preview is not None:
+            preview.finish()
+        previewed = preview is not None and preview.started
+        took_ns, at = clock.monotonic_ns() - started, began_at if previewed else clock.now()
+        return ModelCallResult(frame, reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
 
 
 def request_for(
-    lane: LiveConversation,
+    frame: PromptFrame,
+    schemas: Sequence[ToolSchema],
     model: str,
     entries: Sequence[Prepared],
     allowed: AllowedTools,
     *,
     deltas: bool,
-    system: str,
-    client: Sequence[ClientTool] = (),
 ) -> Request:
-    """What the model is asked: these entries, with the agent's instructions, settings, and the tools now allowed."""
-    choice = lane.agent.model
-    tools, tool_choice = _offer(lane, allowed, client)
+    """The request for these entries, with the agent's instructions, settings, and the tools now allowed."""
+    agent, choice = frame.agent, frame.agent.model
+    tools, tool_choice = _offer(schemas, allowed, must_call_tool=frame.spec.must_call_tool)
     return Request(
         model=model,
-        system=system,
+        system=frame.system,
         messages=entries,
         tools=tools,
         tool_choice=tool_choice,
-        parallel_tool_calls=choice.parallel_tool_calls and not one_at_a_time(lane.agent.tool_rules),
+        parallel_tool_calls=choice.parallel_tool_calls and not one_at_a_time(agent.tool_rules),
         max_tokens=choice.max_tokens,
         temperature=choice.temperature,
         deltas=deltas,
-        user=lane.agent.id,
-        options=_options(lane),
+        user=agent.id,
+        options=_options(agent),
     )
 
 
-def _options(lane: LiveConversation) -> Mapping[str, Any]:
-    """The settings of the model; the form that the agent's answers have, unless they say another."""
-    settings, form = lane.agent.model.settings, lane.agent.response_format
+def _options(agent: Agent) -> Mapping[str, Any]:
+    """The settings of the model, with the agent's response format unless they have one of their own."""
+    settings, form = agent.model.settings, agent.response_format
     if form is None or settings.get("response_format") is not None:
         return settings
     return {**settings, "response_format": form}
 
 
 def _offer(
-    lane: LiveConversation, allowed: AllowedTools, client: Sequence[ClientTool]
+    schemas: Sequence[ToolSchema], allowed: AllowedTools, *, must_call_tool: bool
 ) -> tuple[Sequence[ToolSchema], str]:
     """The tools that the model is offered, and whether it must call one."""
-    schemas = lane.schemas(client)
     offered = tuple(schema for schema in schemas if schema.name in allowed.allowed)
     if not offered:  # some providers take no history with calls in it when there are no tools at all
         return schemas, "none" if schemas else "auto"
     if allowed.forced and len(offered) == 1:
         return offered, offered[0].name
-    return offered, "required" if allowed.forced or lane.spec.must_call_tool else "auto"
+    return offered, "required" if allowed.forced or must_call_tool else "auto"

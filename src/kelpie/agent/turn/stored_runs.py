@@ -137,7 +137,7 @@ class StoredRuns:
                 return
             turn = open_turn(self._dependencies, live, lane, point.position, start, sink)
             override = start.input.override
-            with live.using(lane), lane.wearing(override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+            with live.using(lane), lane.overridden(override), logs.bind(run_id=run.id, agent_id=run.agent_id):
                 if run.status is RunStatus.created:
                     await turn.begin_queued()
                 else:

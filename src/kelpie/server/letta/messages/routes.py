@@ -165,7 +165,7 @@ async def _until_left(turn: TurnStream, frames: StreamFrames) -> AsyncIterator[b
                 yield data
     finally:
         if not turn.has_ended:
-            turn.cancellation.wish()
+            turn.cancellation.request()
 
 
 async def _frames(turn: TurnStream, frames: StreamFrames) -> AsyncGenerator[bytes, None]:
