@@ -129,7 +129,7 @@ class Kelpie:
         self._wanted = asyncio.Event()  # recovery, soon
         self._broadcast = RunNotifier()
         self._callbacks = RunCallbacks(world, settings)
-        self.backlog = RunQueue(self.dispatcher, self._wanted.set, self._callbacks.hurry)
+        self.backlog = RunQueue(self.dispatcher, self._wanted.set, self._callbacks.wake)
         self._environments = Environments(packages)
         self.workbench = self._workbench()
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
@@ -152,7 +152,7 @@ class Kelpie:
             _tracing(settings),
             self._outside(),
             summon=self._summon,
-            learn=self._extraction.hurry,
+            learn=self._extraction.wake,
             broadcast=self._broadcast,
             working_memory=settings.working_memory,
             policy=settings.policy,

@@ -7,9 +7,9 @@ import pytest
 
 from kelpie.core.access.callers import Caller
 from kelpie.core.ids import OrganizationId, UserId
-from kelpie.core.tools.tools import NewTool, ToolSearch, ToolType
+from kelpie.core.tools.tools import NewTool, ToolHit, ToolSearch, ToolType
+from kelpie.memory.hybrid_search import SearchResults
 from kelpie.storage.integrity import search_index_checks
-from kelpie.tools.registry.search import FoundTools
 from kelpie.world.database import Tx
 from tests.agent.meaningful import MeaningfulHouse
 
@@ -30,7 +30,7 @@ def tool(name: str, said: str, *tags: str) -> NewTool:
     return NewTool("pass", {"name": name, "description": said, "parameters": {}}, tags=tags)
 
 
-def names(searched: FoundTools) -> list[str]:
+def names(searched: SearchResults[ToolHit]) -> list[str]:
     return [hit.tool.name for hit in searched.found]
 
 

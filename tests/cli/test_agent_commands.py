@@ -87,7 +87,9 @@ def test_a_spoilt_history_is_mended_and_told_once(running: Live) -> None:
         )
     assert running.json("agents", "repair", "sound")[0]["done"] == [], "nobody else's history is looked at"
     told = running.kelpie("agents", "repair", "spoilt")
-    assert told.returncode == 0 and one_line(told.stdout).startswith(f"{spoilt}: message-lost: 1 call(s) without")
+    assert told.returncode == 0 and one_line(told.stdout).startswith(
+        f"{spoilt}: message-lost: added a placeholder result to 1 call(s) without a result"
+    )
     assert one_line(running.kelpie("agents", "repair").stdout) == "Nothing to repair.\n"
     assert {"agent_id": spoilt, "done": []} in running.json("agents", "repair")
     assert running.kelpie("chat", "spoilt", "-m", "Hello!").returncode == 0

@@ -63,6 +63,12 @@ def test_every_field_is_a_row_of_the_table_with_names_of_its_own() -> None:
     assert all(spec.env and spec.help.endswith(".") and "." in spec.key for spec in SETTINGS.values())
 
 
+def test_groups_of_settings_do_not_inherit_from_each_other() -> None:
+    assert [group.__bases__ for group in Settings.__bases__] == [(object,)] * len(Settings.__bases__)
+    declared = [field.name for group in reversed(Settings.__bases__) for field in fields(group)]
+    assert declared == list(SETTINGS) and not Settings.__annotations__
+
+
 def test_every_number_has_bounds() -> None:
     numbers = [spec for spec in SETTINGS.values() if spec.kind in (int, float)]
     assert all(spec.seconds or (spec.low is not None and spec.high is not None) for spec in numbers)

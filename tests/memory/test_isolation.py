@@ -53,7 +53,7 @@ class Walk:
     def saw(self, texts: list[str], allowed: set[int], *what: Any) -> None:
         self.seen += self.town.check(texts, allowed, what)
 
-    async def doors(self, one: Inhabitant) -> None:
+    async def api(self, one: Inhabitant) -> None:
         """What a person of its organisation can look for."""
         rng, own = self.town.rng, self.town.of_organization(one.agent.organization_id)
         archives = Archives(self.world, Embedder(), self.meaning, one.caller)  # type: ignore[arg-type]

@@ -12,14 +12,14 @@ FOR_EVER_S = 3600.0
 
 
 class Search:
-    """One that has a place until it is told to end."""
+    """A search that holds a slot until it is told to end."""
 
-    def __init__(self, places: SearchSlots) -> None:
+    def __init__(self, slots: SearchSlots) -> None:
         self.begun, self.end = asyncio.Event(), asyncio.Event()
-        self.task = asyncio.create_task(self._run(places))
+        self.task = asyncio.create_task(self._run(slots))
 
-    async def _run(self, places: SearchSlots) -> None:
-        async with places.place():
+    async def _run(self, slots: SearchSlots) -> None:
+        async with slots.slot():
             self.begun.set()
             await self.end.wait()
 
@@ -41,8 +41,8 @@ async def settled() -> None:
 
 async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
-    places = SearchSlots()
-    searches = [Search(places) for _ in range(4)]
+    slots = SearchSlots()
+    searches = [Search(slots) for _ in range(4)]
     for at, search in enumerate(searches):
         await search.begins()
         await settled()
@@ -52,8 +52,8 @@ async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest
 
 async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_slots, "LONG_S", 0.001)
-    places = SearchSlots()
-    long, *others = [Search(places) for _ in range(4)]
+    slots = SearchSlots()
+    long, *others = [Search(slots) for _ in range(4)]
     for at, search in enumerate(others):
         await search.begins()
         await settled()
@@ -62,16 +62,16 @@ async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pyte
     await long.ends()
 
 
-async def test_who_goes_while_waiting_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_waiter_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
-    places = SearchSlots()
-    first, *waiting = [Search(places) for _ in range(4)]
+    slots = SearchSlots()
+    first, *waiting = [Search(slots) for _ in range(4)]
     await first.begins()
     for each in waiting:
         each.task.cancel()
     await asyncio.gather(*(each.task for each in waiting), return_exceptions=True)
     await first.ends()
     for _ in range(3):
-        last = Search(places)
+        last = Search(slots)
         await last.begins()
         await last.ends()

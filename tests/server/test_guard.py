@@ -46,7 +46,7 @@ async def test_headers_are_bounded(client: httpx.AsyncClient, number: int, statu
 async def test_a_rebound_name_is_refused(client: httpx.AsyncClient, host: str) -> None:
     answer = await client.get("/v1/health/", headers={"Host": host})
     assert answer.status_code == 403
-    assert "own machine" in answer.json()["detail"]
+    assert "only requests to a local host name" in answer.json()["detail"]
 
 
 async def test_a_server_that_asks_for_a_credential_answers_to_any_name_and_any_page(tmp_path: Path) -> None:

@@ -24,13 +24,15 @@ from kelpie.core.paging import Page
 from kelpie.llm.routing.models import Models
 from kelpie.memory.archive_embedding import ArchiveEmbedding, Progress, with_progress
 from kelpie.memory.embeddings import Embeddings, QueryVectors
-from kelpie.memory.passage_search import PassageResults, search
+from kelpie.memory.hybrid_search import HybridSearch, SearchResults
+from kelpie.memory.search_scopes import PassageScope
 from kelpie.memory.text_edits import cleaned
 from kelpie.search import vector_rows
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.archives import archives as rows
 from kelpie.storage.archives import embedding_models, passages
 from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.archives.passage_search import FoundPassages
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -38,10 +40,10 @@ from kelpie.world.world import World
 class Archives:
     """Archives and passages of the caller's organisation."""
 
-    def __init__(self, world: World, models: Models, meaning: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, models: Models, embeddings: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
         self._models = models
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._user = caller.user_id
         self._organization = caller.organization_id
 
@@ -62,13 +64,13 @@ class Archives:
             created_by_id=self._user,
             last_updated_by_id=self._user,
         )
-        default = await self._meaning.default()
+        default = await self._embeddings.default()
         await self._world.database.transact(lambda tx: rows.insert(tx, archive))
         return archive, Progress(archive.embedding or default, None, 0, 0)
 
     async def get(self, archive_id: ArchiveId) -> tuple[Archive, Progress]:
         """The archive, and how far it is on its way to the embedding model that is meant for it. Raises NotFound."""
-        default = await self._meaning.default()
+        default = await self._embeddings.default()
         return await self._world.database.read(
             lambda tx: with_progress(tx, rows.get(tx, self._organization, archive_id), default)
         )
@@ -78,7 +80,7 @@ class Archives:
         until all are there. Raises NotFound, InvalidInput."""
         if changes.get("embedding") is not None:
             await self._models.resolve_embedding(changes["embedding"])
-        now, default = self._world.clock.now(), await self._meaning.default()
+        now, default = self._world.clock.now(), await self._embeddings.default()
 
         changes = {name: cleaned(value) if isinstance(value, str) else value for name, value in changes.items()}
 
@@ -89,7 +91,7 @@ class Archives:
 
     async def embedding(self) -> ArchiveEmbedding:
         """The embedding model of archives and agents that name none, or what is missing to have one."""
-        return ArchiveEmbedding(await self._meaning.default(), await self._meaning.why_not())
+        return ArchiveEmbedding(await self._embeddings.default(), await self._embeddings.why_not())
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""
@@ -151,13 +153,13 @@ class Archives:
         """Stores a passage in the agent's archive, which is made when it has none. Raises NotFound, InvalidInput."""
         fresh, now = self._world.ids.new(ArchiveId), self._world.clock.now()
         (made,) = self._made(fresh, (new,))
-        default = await self._meaning.default()
+        default = await self._embeddings.default()
 
         def models(tx: Tx) -> tuple[str | None, ...]:
             row_ownership.agent(tx, self._organization, agent_id)
             return embedding_models.of_new(tx, agent_id, default)
 
-        meant = await self._meaning.of_stored(await self._world.database.read(models), [made.text])
+        meant = await self._embeddings.of_stored(await self._world.database.read(models), [made.text])
 
         def write(tx: Tx) -> tuple[Archive, Passage]:
             row_ownership.agent(tx, self._organization, agent_id)
@@ -171,8 +173,8 @@ class Archives:
     async def _meant(self, archive: Archive, texts: Sequence[str]) -> QueryVectors:
         """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "passage", (archive.id,)))
-        wanted = archive.embedding or await self._meaning.default()
-        return await self._meaning.of_stored((used.get(archive.id), wanted), texts)
+        wanted = archive.embedding or await self._embeddings.default()
+        return await self._embeddings.of_stored((used.get(archive.id), wanted), texts)
 
     def _made(self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = "") -> list[Passage]:
         now = self._world.clock.now()
@@ -219,7 +221,7 @@ class Archives:
 
         return await self._world.database.read(read)
 
-    async def search_of_agent(self, agent_id: AgentId, query: PassageQuery) -> PassageResults:
+    async def search_of_agent(self, agent_id: AgentId, query: PassageQuery) -> SearchResults[FoundPassages]:
         """The best passages of the agent's archive. Raises NotFound for an unknown agent."""
 
         def read(tx: Tx) -> ArchiveId | None:
@@ -227,11 +229,16 @@ class Archives:
             return rows.archive_of(tx, agent_id)
 
         archive_id = await self._world.database.read(read)
-        return PassageResults([], "fts") if archive_id is None else await self.search(archive_id, query)
+        return SearchResults([], "fts") if archive_id is None else await self.search(archive_id, query)
 
-    async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> PassageResults:
-        """The best passages of one archive, or of all there are. Raises NotFound for an unknown archive."""
-        return await search(self._world.database, self._meaning, self._organization, archive_id, query)
+    async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> SearchResults[FoundPassages]:
+        """The best passages of one archive, or of all archives; damaged ones are counted and not shown.
+
+        Raises NotFound for an unknown archive.
+        """
+        scope = PassageScope(self._organization, archive_id, query)
+        results = await HybridSearch(self._world.database, self._embeddings).search(scope)
+        return results.without(lambda each: each.passage.lost)
 
     async def get_many(self, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
         """The archives with these ids; those that do not exist are left out."""

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kelpie.actors.periodic import PeriodicWorker
 from kelpie.core.errors import KelpieError
 from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
@@ -57,42 +58,36 @@ class _Piece:
 class EmbeddingBacklog:
     """The background work on vectors of one server."""
 
-    def __init__(self, world: World, meaning: Embeddings, busy: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, world: World, embeddings: Embeddings, busy: Callable[[], bool] = lambda: False) -> None:
         """`busy` tells whether agents are at work just now."""
         self._world = world
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._busy = busy
         self._reached: dict[tuple[Kind, str, str], int] = {}  # how far a scope has come on its way to a model
         self._failed: dict[str, int] = {}  # models that failed, and when they are asked again
+        self._worker = PeriodicWorker(self._round, failed=_report, retry_s=RETRY_S)
 
     async def run(self) -> None:
-        """Works for ever."""
+        """Never returns."""
         await asyncio.sleep(START_S)
         for _ in range(int(START_BUSY_S)):
             if not self._busy():
                 break
             await asyncio.sleep(1.0)
-        while True:
-            started = self._world.clock.monotonic_ns()
-            try:
-                worked, pause_s = await self.work(), LOOK_EVERY_S
-            except KelpieError as error:
-                worked, pause_s = False, RETRY_S
-                _log.warning(
-                    "vector_update_failed",
-                    "Missing vectors could not be computed; trying again later",
-                    error=str(error),
-                )
-            if worked:
-                rest = REST_BUSY if self._busy() else REST
-                pause_s = rest * (self._world.clock.monotonic_ns() - started) / _NS
-            await asyncio.sleep(pause_s)
+        await self._worker.run()
+
+    async def _round(self) -> float:
+        started = self._world.clock.monotonic_ns()
+        if not await self.work():
+            return LOOK_EVERY_S
+        rest = REST_BUSY if self._busy() else REST
+        return rest * (self._world.clock.monotonic_ns() - started) / _NS
 
     async def work(self) -> bool:
         """Does one piece of what is to be done; False when there is nothing. Raises StorageError."""
-        default = await self._meaning.default()
+        default = await self._embeddings.default()
         for kind in _KINDS:
-            if kind == "tool" and not self._meaning.asked:
+            if kind == "tool" and not self._embeddings.asked:
                 continue  # every server has some: for their sake alone no model is loaded
             piece = await self._world.database.read(lambda tx, kind=kind: self._next(tx, kind, default))
             if piece is not None:
@@ -140,7 +135,7 @@ class EmbeddingBacklog:
         if piece.scope is not None and piece.last is None:
             await self._change_over(piece.kind, piece.scope, piece.model)
             return
-        meant = await self._meaning.of_backlog((piece.also, piece.model), list(piece.texts.values()))
+        meant = await self._embeddings.of_backlog((piece.also, piece.model), list(piece.texts.values()))
         made = {item: meant.vectors.get(text, ()) for item, text in piece.texts.items()}
         if meant.lacking is not None and any(_lacks(made[item], piece.model) for item in made):
             self._failed[piece.model] = self._world.clock.monotonic_ns() + int(RETRY_S * _NS)
@@ -191,6 +186,10 @@ def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None 
             break
         some.append(item)
     return _Piece(kind, model, some, {item: texts[item] for item in some if item in texts}, also)
+
+
+def _report(error: KelpieError) -> None:
+    _log.warning("vector_update_failed", "Missing vectors could not be computed; trying again later", error=str(error))
 
 
 def _lacks(made: Sequence[Vector], model: str) -> bool:

@@ -45,20 +45,20 @@ class Embeddings:
         self._models = models
         self._given = settings.default_embedding
         self._finder = finder
-        self.looking = SearchSlots()
+        self.slots = SearchSlots()
         self.asked = False  # whether anything was to be embedded since the server started
         self._told: str | None = None  # the trouble that the log tells of already
 
     @property
     def finder(self) -> NearestItems:
-        """What finds by meaning; loaded when it is first used."""
+        """Vector search; loaded when it is first used."""
         if self._finder is None:
             self._finder = _nearest().Nearest()
         assert self._finder is not None
         return self._finder
 
     def failed(self, error: StorageError) -> str:
-        """Why a search has to do without meaning although vectors are there: it was tried and failed."""
+        """The reason why a search does without vectors although there are some: the vector search failed."""
         _log.error("vector_search_failed", "Vector search failed; using full-text search only", error=str(error))
         return f"the search by meaning failed: {error}"
 

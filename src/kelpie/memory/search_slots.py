@@ -1,4 +1,4 @@
-"""Places for searches: one runs after the other, and a second one at the same time only beside one that takes long.
+"""Search slots: one search runs after the other, and a second one at the same time only beside one that takes long.
 
 Two at once found a fifth more on two cores, and a turn beside them waited twice as long for the interpreter and the
 processor as beside one. More than two would keep the database's readers from turns.
@@ -13,17 +13,17 @@ LONG_S = 0.05  # such a search reads an archive into memory, or looks through ev
 
 
 class SearchSlots:
-    """Who looks for something in the database just now."""
+    """Semaphore of the searches that run in the database."""
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
         self._first = asyncio.Lock()
-        self._since = 0.0  # when the first one began, by the loop's clock
+        self._since = 0.0  # when the first search began, by the event loop's clock
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Waits for a place and keeps it meanwhile."""
-        async with self._places:
+    async def slot(self) -> AsyncIterator[None]:
+        """Waits for a slot and holds it while the body runs."""
+        async with self._slots:
             is_first = await self._is_first()
             try:
                 yield
@@ -32,7 +32,7 @@ class SearchSlots:
                     self._first.release()
 
     async def _is_first(self) -> bool:
-        """True when nobody else is at it, at last; False when that takes too long."""
+        """True once no other search is first; False when that takes too long."""
         try:
             async with asyncio.timeout_at(self._since + LONG_S):
                 await self._first.acquire()

@@ -5,7 +5,6 @@ goes wrong is a ModelError, also an empty answer; who asks has something to fall
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,8 @@ from kelpie.core.conversations.messages import Message, Role, Text, Usage
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId
 from kelpie.core.token_estimates import estimate, weigh
-from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
+from kelpie.llm.provider.completion import complete
+from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
 from kelpie.llm.routing.models import Models
 from kelpie.observe import logs
 from kelpie.world.world import World
@@ -114,13 +114,9 @@ class Summarizer:
             options=_without_forms(choice.settings),
             **tools,
         )
-        reply: Reply | None = None
-        async with aclosing(provider.stream(request)) as events:
-            async for event in events:
-                if isinstance(event, Reply):
-                    reply = event
-        text = "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip() if reply else ""
-        if reply is None or not text:
+        reply = await complete(provider, request, handle=choice.handle)
+        text = "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip()
+        if not text:
             raise ModelError(ModelFault.malformed, f"{choice.handle} returned no summary.")
         return SummaryResult(text, reply.answered_by or choice.handle, reply.usage)
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kelpie.actors.periodic import PeriodicWorker
 from kelpie.agent.facts.fact_commit import FactCommit
 from kelpie.agent.facts.model_answer import ExtractedFacts
 from kelpie.agent.facts.model_prompt import is_heard
@@ -62,7 +63,7 @@ class FactExtractor:
         self,
         world: World,
         models: Models,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         pauses: Pauses,
         spent: Callable[[AgentId], None],
         policy: Policy = NO_POLICY,
@@ -70,29 +71,21 @@ class FactExtractor:
         self._world = world
         self._models = models
         self._pauses = pauses
-        self._learning = FactCommit(world, meaning)
+        self._learning = FactCommit(world, embeddings)
         self._spent = spent
         self._policy = policy
-        self._wanted = asyncio.Event()
+        self._worker = PeriodicWorker(self._round, failed=_report, retry_s=LOOK_EVERY_S)
 
-    def hurry(self) -> None:
-        """A turn of an agent with facts has ended."""
-        self._wanted.set()
+    def wake(self) -> None:
+        """Looks for agents that are due now: a turn of an agent with facts has ended."""
+        self._worker.wake()
 
     async def run(self) -> None:
-        """Works for ever."""
-        while True:
-            self._wanted.clear()
-            try:
-                while await self.work():
-                    pass
-            except KelpieError as error:
-                _log.warning("fact_extraction_failed", "Fact extraction failed; trying again later", error=str(error))
-            try:
-                async with asyncio.timeout(LOOK_EVERY_S):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+        """Never returns."""
+        await self._worker.run()
+
+    async def _round(self) -> float:
+        return 0.0 if await self.work() else LOOK_EVERY_S
 
     async def work(self) -> bool:
         """Looks at a piece of what was said to each of a few agents; False when nobody is due. Raises StorageError."""
@@ -198,6 +191,10 @@ class FactExtractor:
             last_error=state.last_error if error is None else error[:ERROR_CHARS_MAX],
         )
         await self._world.database.transact(lambda tx: fact_progress.change(tx, state, later))
+
+
+def _report(error: KelpieError) -> None:
+    _log.warning("fact_extraction_failed", "Fact extraction failed; trying again later", error=str(error))
 
 
 def _within(said: list[Message]) -> tuple[Message, ...]:

@@ -28,9 +28,9 @@ KNOWN_MAX = 40  # facts that a model is told of, so that it uses the same names
 
 
 class FactCommit:
-    def __init__(self, world: World, meaning: Embeddings) -> None:
+    def __init__(self, world: World, embeddings: Embeddings) -> None:
         self._world = world
-        self._meaning = meaning
+        self._embeddings = embeddings
 
     async def before(self, agent: Agent, said: tuple[Message, ...]) -> Material:
         """What a model has to see: what was said, and what is known of it already. Raises StorageError."""
@@ -51,8 +51,8 @@ class FactCommit:
         told = [self._told(agent, reading, heard, now) for heard in reading.heard.facts]
         met = [Entity(each.name, each.kind, now, now, each.aliases) for each in reading.heard.entities]
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "fact", (agent.id,)))
-        wanted = (used.get(agent.id), agent.embedding or await self._meaning.default())
-        meant = await self._meaning.of_stored(wanted, [each.fact.statement for each in told]) if told else None
+        wanted = (used.get(agent.id), agent.embedding or await self._embeddings.default())
+        meant = await self._embeddings.of_stored(wanted, [each.fact.statement for each in told]) if told else None
         run, calls = self._record(agent, reading.calls, now)
 
         def write(tx: Tx) -> bool:

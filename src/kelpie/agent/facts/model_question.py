@@ -1,9 +1,7 @@
 """One question to a model: which facts are in this piece of a conversation? An answer that cannot be read is asked for
 once more; then the piece is given up, because a model that fails at it twice would fail at it for ever."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from kelpie.agent.definition import creation
@@ -15,6 +13,7 @@ from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId
 from kelpie.core.memory.facts import Fact
 from kelpie.core.time import Micros
+from kelpie.llm.provider.completion import complete
 from kelpie.llm.provider.interface import Prepared, Reply, Request
 from kelpie.llm.routing.models import Models
 from kelpie.tools.dates import dates
@@ -114,16 +113,7 @@ class Question:
             options={**choice.settings, "response_format": model_prompt.FORM},
         )
         at, began = self._world.clock.now(), self._world.clock.monotonic_ns()
-        reply: Reply | None = None
-        try:
-            async with asyncio.timeout(ASK_S), aclosing(provider.stream(request)) as events:
-                async for event in events:
-                    if isinstance(event, Reply):
-                        reply = event
-        except TimeoutError as error:
-            raise ModelError(ModelFault.timeout, f"{choice.handle} did not answer within {ASK_S:g} s.") from error
-        if reply is None:
-            raise ModelError(ModelFault.malformed, f"{choice.handle} stopped before its answer was complete.")
+        reply = await complete(provider, request, handle=choice.handle, within_s=ASK_S)
         return Call(choice.handle, reply, at, self._world.clock.monotonic_ns() - began)
 
     def _said(self, role: Role, text: str) -> Prepared:

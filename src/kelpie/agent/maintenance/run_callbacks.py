@@ -8,8 +8,9 @@ import asyncio
 
 import httpx
 
+from kelpie.actors.periodic import PeriodicWorker
 from kelpie.core.conversations.runs import Run
-from kelpie.core.errors import NotFound, StorageError
+from kelpie.core.errors import KelpieError, NotFound
 from kelpie.core.ids import RunId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
@@ -34,42 +35,25 @@ class RunCallbacks:
     def __init__(self, world: World, settings: Settings) -> None:
         self._world = world
         self._public = not settings.callback_private
-        self._wanted = asyncio.Event()
+        self._worker = PeriodicWorker(self._send_due, failed=_report, retry_s=LOOK_S)
 
-    def hurry(self) -> None:
-        """A run has ended: there may be somebody to tell."""
-        self._wanted.set()
+    def wake(self) -> None:
+        """Looks for callbacks that are due now: a run has ended."""
+        self._worker.wake()
 
     async def run(self) -> None:
         """Never returns."""
-        while True:
-            self._wanted.clear()
-            try:
-                more = await self._send_due()
-            except StorageError as error:
-                _log.error(
-                    "callback_lookup_failed", "Due callbacks could not be read; trying again later", error=str(error)
-                )
-                more = False
-            if not more:
-                await self._pause()
+        await self._worker.run()
 
-    async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(LOOK_S):
-                await self._wanted.wait()
-        except TimeoutError:
-            return
-
-    async def _send_due(self) -> bool:
-        """Tries those whose time has come, a few at once; tells whether there may be more."""
+    async def _send_due(self) -> float:
+        """Sends the callbacks whose time has come, a few at once; returns 0 when there may be more of them."""
         now = self._world.clock.now()
         owed = await self._world.database.read(lambda tx: callbacks.due(tx, now, AT_ONCE))
         if owed:
             transport = self._world.http.transport(public=self._public)
             async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False) as client:
                 await asyncio.gather(*(self._tell(client, each) for each in owed))
-        return len(owed) == AT_ONCE
+        return 0.0 if len(owed) == AT_ONCE else LOOK_S
 
     async def _tell(self, client: httpx.AsyncClient, owed: DueCallback) -> None:
         run = await self._world.database.read(lambda tx: _ended(tx, owed.run_id))
@@ -92,7 +76,11 @@ class RunCallbacks:
             lambda tx: callbacks.record_attempt(tx, run.id, now, status, error, again_at)
         )
         if wait_s is not None:
-            asyncio.get_running_loop().call_later(wait_s, self.hurry)
+            asyncio.get_running_loop().call_later(wait_s, self.wake)
+
+
+def _report(error: KelpieError) -> None:
+    _log.error("callback_lookup_failed", "Due callbacks could not be read; trying again later", error=str(error))
 
 
 async def _post(client: httpx.AsyncClient, url: str, run: Run) -> tuple[int | None, str | None]:

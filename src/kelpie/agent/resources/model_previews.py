@@ -4,7 +4,6 @@ Nothing here is written anywhere, and no turn waits for it.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from kelpie.core.conversations.messages import Message, NewMessage, Role, Text, 
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.settings.settings import Settings
+from kelpie.llm.provider.completion import complete
 from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
 from kelpie.llm.routing.models import Models
 from kelpie.storage.accounts import row_ownership
@@ -111,11 +111,8 @@ class ModelPreviews:
             user=agent_id,
             options=choice.settings,
         )
-        async with aclosing(provider.stream(request)) as events:
-            async for event in events:
-                if isinstance(event, Reply):
-                    return GeneratedText(_answer(event, structured=bool(tools)), name, event.usage)
-        raise ModelError(ModelFault.malformed, "The model stopped before its answer was complete.")
+        reply = await complete(provider, request, handle=choice.handle)
+        return GeneratedText(_answer(reply, structured=bool(tools)), name, reply.usage)
 
     async def _agent(self, agent_id: AgentId) -> Agent:
         def read(tx: Tx) -> Agent:

@@ -14,6 +14,8 @@ Value: TypeAlias = str | int | float | bool | tuple[str, ...] | None
 Check: TypeAlias = Callable[[str, Any], object]  # gets the origin and the value; raises ConfigurationError
 SPEC = "setting"
 SECONDS_MAX = 30 * 24 * 3600.0
+BYTES_MAX = 1024**3
+COUNT_MAX = 1_000_000
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.models.provider_limits import parse_handles, parse_limits
 from kelpie.core.settings.declaration import setting
-from kelpie.core.settings.tool_settings import ToolSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings(ToolSettings):
+@dataclass(frozen=True)
+class ModelSettings:
+    """Settings of calls to models."""
+
     model_timeout_s: float = setting(
         "models.timeout_seconds",
         "Maximum duration of one model call, including retries.",

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from kelpie.core.settings.declaration import setting
-from kelpie.core.settings.server_settings import ServerSettings
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSettings(ServerSettings):
+@dataclass(frozen=True)
+class SandboxSettings:
+    """Settings of the sandbox that runs the code of tools."""
+
     sandbox_isolation: str = setting(
         "sandbox.isolation",
         "Minimum isolation of tool code: `process`, or `none` to run it without isolation where this machine supports "

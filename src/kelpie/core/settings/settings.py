@@ -1,4 +1,4 @@
-"""Everything an operator can set: one table with names, default, bounds and meaning, and the order of precedence.
+"""Settings of a server: one record of all groups, the table of their declarations, and the precedence of their sources.
 
 A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
 refused with its location. So is a file that would send a key from the environment to an address of the file's own:
@@ -9,134 +9,21 @@ job.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from kelpie.core.access.hosts import check_address
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.declaration import Setting, setting, specs
+from kelpie.core.settings.agent_settings import AgentSettings
+from kelpie.core.settings.declaration import Setting, specs
 from kelpie.core.settings.model_settings import ModelSettings
 from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
+from kelpie.core.settings.provider_settings import ProviderSettings
+from kelpie.core.settings.sandbox_settings import SandboxSettings
+from kelpie.core.settings.server_settings import ServerSettings
+from kelpie.core.settings.tool_settings import ToolSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Settings(ModelSettings):
-    """All settings: those of the server and its agents, of the use of models, and here those of their providers."""
-
-    openai_api_key: str | None = setting(
-        "providers.openai.api_key",
-        "Key for the OpenAI API or a compatible server; enables the models of `openai/`.",
-        "OPENAI_API_KEY",
-        secret=True,
-    )
-    openai_base_url: str = setting(
-        "providers.openai.base_url",
-        "Base URL of a server with an OpenAI-compatible API.",
-        "OPENAI_BASE_URL",
-        "OPENAI_API_BASE",
-        default="https://api.openai.com/v1",
-        check=check_address,
-    )
-    openai_responses: str = setting(
-        "providers.openai.responses",
-        "Whether Kelpie uses OpenAI's responses API for reasoning models: `auto` (only at api.openai.com), `always` or "
-        "`never`.",
-        "KELPIE_OPENAI_RESPONSES",
-        default="auto",
-        choices=("auto", "always", "never"),
-    )
-    anthropic_api_key: str | None = setting(
-        "providers.anthropic.api_key",
-        "Key for Anthropic; enables the models of `anthropic/`.",
-        "ANTHROPIC_API_KEY",
-        secret=True,
-    )
-    anthropic_base_url: str = setting(
-        "providers.anthropic.base_url",
-        "Base URL of a server with an Anthropic-compatible API.",
-        "ANTHROPIC_BASE_URL",
-        default="https://api.anthropic.com",
-        check=check_address,
-    )
-    azure_api_key: str | None = setting(
-        "providers.azure.api_key",
-        "Key for Azure OpenAI; together with the base URL it enables the models of `azure/`.",
-        "AZURE_API_KEY",
-        secret=True,
-    )
-    azure_base_url: str | None = setting(
-        "providers.azure.base_url",
-        "Base URL of the Azure resource, such as `https://name.openai.azure.com`.",
-        "AZURE_BASE_URL",
-        check=check_address,
-    )
-    azure_api_version: str = setting(
-        "providers.azure.api_version", "Version of Azure's API.", "AZURE_API_VERSION", default="2024-09-01-preview"
-    )
-    azure_deployments: tuple[str, ...] = setting(
-        "providers.azure.deployments",
-        "Azure deployments, as `name` or `name=model`, if the resource does not list them.",
-        "AZURE_DEPLOYMENTS",
-        default=(),
-    )
-    groq_api_key: str | None = setting(
-        "providers.groq.api_key",
-        "Key for Groq; enables the models of `groq/`.",
-        "GROQ_API_KEY",
-        secret=True,
-    )
-    together_api_key: str | None = setting(
-        "providers.together.api_key",
-        "Key for Together; enables the models of `together/`.",
-        "TOGETHER_API_KEY",
-        secret=True,
-    )
-    deepseek_api_key: str | None = setting(
-        "providers.deepseek.api_key",
-        "Key for DeepSeek; enables the models of `deepseek/`.",
-        "DEEPSEEK_API_KEY",
-        secret=True,
-    )
-    xai_api_key: str | None = setting(
-        "providers.xai.api_key",
-        "Key for xAI; enables the models of `xai/`.",
-        "XAI_API_KEY",
-        secret=True,
-    )
-    openrouter_api_key: str | None = setting(
-        "providers.openrouter.api_key",
-        "Key for OpenRouter; enables the models of `openrouter/`.",
-        "OPENROUTER_API_KEY",
-        secret=True,
-    )
-    ollama_base_url: str | None = setting(
-        "providers.ollama.base_url",
-        "Base URL of an Ollama server, such as `http://127.0.0.1:11434`.",
-        "OLLAMA_BASE_URL",
-        check=check_address,
-    )
-    lmstudio_base_url: str | None = setting(
-        "providers.lmstudio.base_url",
-        "Base URL of LM Studio, such as `http://127.0.0.1:1234`.",
-        "LMSTUDIO_BASE_URL",
-        check=check_address,
-    )
-    vllm_base_url: str | None = setting(
-        "providers.vllm.base_url",
-        "Base URL of a vLLM server, such as `http://127.0.0.1:8000`.",
-        "VLLM_API_BASE",
-        "VLLM_BASE_URL",
-        check=check_address,
-    )
-    llamacpp_base_url: str | None = setting(
-        "providers.llamacpp.base_url",
-        "Base URL of a llama.cpp server, such as `http://127.0.0.1:8080`.",
-        "LLAMACPP_BASE_URL",
-        check=check_address,
-    )
-    localai_base_url: str | None = setting(
-        "providers.localai.base_url",
-        "Base URL of a LocalAI server, such as `http://127.0.0.1:8080`.",
-        "LOCALAI_BASE_URL",
-        check=check_address,
-    )
+# Dataclasses collect the fields of their bases from the last to the first: the table begins with the server.
+@dataclass(frozen=True)
+class Settings(ProviderSettings, ModelSettings, ToolSettings, SandboxSettings, AgentSettings, ServerSettings):
+    """All settings as one record, from six groups that know nothing of each other."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":

@@ -8,7 +8,6 @@ from kelpie.core.permissions.policies import Policy
 from kelpie.core.permissions.quotas import Quota
 from kelpie.core.permissions.tool_permissions import ToolPatterns, check_patterns
 from kelpie.core.settings.declaration import setting
-from kelpie.core.settings.sandbox_settings import SandboxSettings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.core.tools.confinement import MEGABYTE
 
@@ -22,8 +21,10 @@ def _check(origin: str, patterns: Sequence[str]) -> None:
         raise ConfigurationError(origin, error.remedy) from None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSettings(SandboxSettings):
+@dataclass(frozen=True)
+class ToolSettings:
+    """Settings that hold for the tools of every agent."""
+
     tools_allow: tuple[str, ...] = setting(
         "tools.allow",
         "Tools that agents may use: patterns such as `memory_*`, `kind:custom` or `capability:memory`. Empty allows "

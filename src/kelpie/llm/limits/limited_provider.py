@@ -1,10 +1,10 @@
-"""A provider whose calls pass the limits of its operator.
+"""Chat provider whose calls are held to the operator's limits.
 
 Each attempt passes them anew: a call that pauses before a retry holds no reservation, and a retry is a request like any
 other. So the inner provider must try only once, and this class retries.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from random import Random
@@ -15,7 +15,7 @@ from kelpie.core.models.image_limits import TOKENS_PER_IMAGE
 from kelpie.core.models.prices import Price
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.limits.limiter import Cost, Limiter
-from kelpie.llm.provider.interface import EmbeddingInfo, Event, ModelInfo, Prepared, Provider, Reply, Request
+from kelpie.llm.provider.interface import ChatProvider, Event, ModelInfo, Prepared, Reply, Request
 from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 
 CHARS_PER_TOKEN = 4
@@ -24,11 +24,16 @@ PRICES_VARIABLE = "KELPIE_MODEL_PRICES"
 
 
 class LimitedProvider:
-    """The provider `inner`, which must try only once, within limits. Raises ConfigurationError without a price."""
+    """The chat models of `inner`, which must try only once, within limits. Listings and embeddings are not limited.
 
-    def __init__(self, inner: Provider, limiter: Limiter, limits: RetryLimits, prices: Prices, random: Random) -> None:
+    Raises ConfigurationError without a price.
+    """
+
+    def __init__(
+        self, inner: ChatProvider, limiter: Limiter, limits: RetryLimits, prices: Prices, random: Random
+    ) -> None:
         self.name = inner.name
-        self.inner = inner
+        self._inner = inner
         self.limiter = limiter
         self._limits = limits
         self._prices = prices
@@ -40,19 +45,8 @@ class LimitedProvider:
                 f"set {PRICES_VARIABLE}, such as '{self.name}/*=2.50/10.00'",
             )
 
-    async def models(self) -> Sequence[ModelInfo]:
-        """The chat models on offer. Raises ModelError."""
-        return await self.inner.models()
-
     def describe(self, name: str) -> ModelInfo:
-        return self.inner.describe(name)
-
-    async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The embedding models on offer. Raises ModelError."""
-        return await self.inner.embeddings()
-
-    async def close(self) -> None:
-        await self.inner.close()
+        return self._inner.describe(name)
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Calls the model when the limits allow it. Raises ModelError; of kind rate_limit when they did not in time."""
@@ -76,7 +70,7 @@ class LimitedProvider:
         told = False
         async with self.limiter.reserve(request.user or "", expected) as reservation:
             try:
-                async with aclosing(self.inner.stream(request)) as events:
+                async with aclosing(self._inner.stream(request)) as events:
                     while True:
                         try:
                             event = await patience.wait(anext(events), float("inf"), f"{self.name} did not finish")

@@ -130,27 +130,37 @@ class HiddenModel:
     reason: str
 
 
-class Provider(Protocol):
-    name: str
+class ChatModel(Protocol):
+    """Anything that answers a request: a provider, a provider within limits, or a chain of models."""
 
-    async def models(self) -> Sequence[ModelInfo]:
-        """The chat models on offer. Raises ModelError."""
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model. Raises ModelError, also after some deltas were given.
+
+        A caller that may stop before the end wraps it in `contextlib.aclosing`, so that the connection is released at
+        once; `completion.complete` does so.
+        """
         ...
+
+
+class ChatProvider(ChatModel, Protocol):
+    """Provider as far as its chat models are asked."""
+
+    name: str
 
     def describe(self, name: str) -> ModelInfo:
         """Known facts about a model by its name alone, without a request."""
         ...
 
-    async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The embedding models on offer. Raises ModelError."""
+
+class Provider(ChatProvider, Protocol):
+    """Provider of chat models that can be listed; it may have embedding models."""
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models on offer. Raises ModelError."""
         ...
 
-    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Calls the model. Raises ModelError, also after some deltas were yielded.
-
-        A caller that may stop before the end wraps it in `contextlib.aclosing`, so that the connection is released at
-        once.
-        """
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models on offer. Raises ModelError."""
         ...
 
     async def close(self) -> None: ...

@@ -7,11 +7,11 @@ handle of the model that gave it, unless it is the agent's own.
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.errors import CallerError, ModelError, ModelFault
-from kelpie.llm.provider.interface import Event, Provider, Reply, Request
+from kelpie.llm.provider.interface import ChatProvider, Event, Reply, Request
 from kelpie.observe import logs
 
 FALLBACKS_OPTION = "fallbacks"  # among an agent's model settings: its own chain, instead of the server's
@@ -34,17 +34,9 @@ _ALL = frozenset(ModelFault)  # a fallback was not chosen by name, so any failur
 
 _log = logs.get("llm")
 
-Find = Callable[[str], tuple[Provider, str]]
+Find = Callable[[str], tuple[ChatProvider, str]]
 Charge = Callable[[str, Usage], Usage]
 Fit = Callable[[str, Request], Request]
-
-
-class StreamSource(Protocol):
-    """Anything that can stream a reply."""
-
-    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Calls the model. Raises ModelError, also after some deltas were yielded."""
-        ...
 
 
 class FallbackChain:
@@ -111,7 +103,7 @@ class _CurableFailure(Exception):
 
 
 async def _unbroken(
-    provider: Provider, request: Request, curable: frozenset[ModelFault]
+    provider: ChatProvider, request: Request, curable: frozenset[ModelFault]
 ) -> AsyncGenerator[Event, None]:
     told = False
     try:
@@ -132,7 +124,7 @@ def chain_of(handle: str, options: Any, server_chain: Sequence[str]) -> tuple[st
     return tuple(dict.fromkeys(one for one in wanted if isinstance(one, str) and one != handle))[:CHAIN_MAX]
 
 
-def _fitted(request: Request, provider: Provider, name: str) -> Request:
+def _fitted(request: Request, provider: ChatProvider, name: str) -> Request:
     """The same request for another model: limits that are too high for it are lowered."""
     most = provider.describe(name).max_tokens
     asked = request.max_tokens

@@ -17,10 +17,13 @@ from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.llm.catalog import known_models
 from kelpie.llm.catalog.price_list import Prices
-from kelpie.llm.limits.limited_provider import PRICES_VARIABLE, LimitedProvider
+from kelpie.llm.limits.limited_provider import PRICES_VARIABLE
 from kelpie.llm.local.probing import Progress
 from kelpie.llm.local.server import LocalServer
+from kelpie.llm.provider.completion import complete
 from kelpie.llm.provider.interface import (
+    ChatModel,
+    ChatProvider,
     EmbeddingInfo,
     EmbeddingProvider,
     HiddenModel,
@@ -28,13 +31,12 @@ from kelpie.llm.provider.interface import (
     PayloadProvider,
     Prepared,
     Provider,
-    Reply,
     Request,
 )
 from kelpie.llm.routing import response_forms
-from kelpie.llm.routing.fallback import FallbackChain, StreamSource
+from kelpie.llm.routing.fallback import FallbackChain
 from kelpie.llm.routing.model_listing import Listing
-from kelpie.llm.routing.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
+from kelpie.llm.routing.providers import ALL_OFFERS, ConfiguredProvider, fallbacks, how_to_have, make_providers
 from kelpie.llm.wire.image_visibility import in_sight
 from kelpie.observe import logs
 from kelpie.world.world import World
@@ -64,11 +66,17 @@ class Models:
     def __init__(self, world: World, settings: Settings, providers: Sequence[Provider] | None = None) -> None:
         self._world = world
         self.prices = Prices(parse_prices(PRICES_VARIABLE, settings.model_prices))
-        made = make_providers(world, settings, self.prices) if providers is None else providers
+        made = (
+            make_providers(world, settings, self.prices)
+            if providers is None
+            else [ConfiguredProvider(provider) for provider in providers]
+        )
         self._listings = {
-            provider.name: Listing(provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
-            for provider in made
+            each.provider.name: Listing(each.provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
+            for each in made
         }
+        self._chat = {each.provider.name: each.chat for each in made}
+        self._limiters = {each.provider.name: each.limited.limiter for each in made if each.limited is not None}
         self._fallbacks = fallbacks(settings, tuple(self._listings))
 
     async def report(self) -> list[ProviderReport]:
@@ -146,39 +154,34 @@ class Models:
         """
         info = await self.resolve_embedding(handle)
         provider = self._find(handle)[0]
-        inner = provider.inner if isinstance(provider, LimitedProvider) else provider
-        if not isinstance(inner, EmbeddingProvider):
+        if not isinstance(provider, EmbeddingProvider):
             raise InvalidInput("embedding", f"the provider of '{handle[:80]}' does not offer embeddings")
-        return await inner.embed(info, texts, patient=patient)
+        return await provider.embed(info, texts, patient=patient)
 
-    def provider(self, handle: str) -> tuple[StreamSource, str]:
+    def provider(self, handle: str) -> tuple[ChatModel, str]:
         """The provider for this handle, its fallback chain included, and the provider's own name for the model.
 
         Raises InvalidInput or NotFound.
         """
-        return FallbackChain(self._find, handle, self._fallbacks, self._fit, self.prices.charged), self._find(handle)[1]
+        chain = FallbackChain(self._find_chat, handle, self._fallbacks, self._fit, self.prices.charged)
+        return chain, self._find(handle)[1]
 
     async def payload(self, handle: str, request: Request) -> bytes:
         """The request that the model's provider would get. Raises InvalidInput, NotFound or ModelError."""
         provider, _ = self._find(handle)
-        inner = provider.inner if isinstance(provider, LimitedProvider) else provider
-        if not isinstance(inner, PayloadProvider):
+        if not isinstance(provider, PayloadProvider):
             raise InvalidInput("model", f"'{handle[:80]}' runs inside this server, so there is no request to show")
-        return await inner.payload(self._fit(handle, request))
+        return await provider.payload(self._fit(handle, request))
 
     async def check(self, handle: str) -> str:
         """A short reply from the model itself, without fallbacks. Raises InvalidInput, NotFound or ModelError."""
         info = await self.resolve(handle)
-        provider, name = self._find(info.handle)
+        model, name = self._find_chat(info.handle)
         ids = self._world.ids
         asked = Message(ids.new(MessageId), ids.new(AgentId), Role.user, self._world.clock.now(), (Text(CHECK),))
         request = Request(model=name, system="", messages=(Prepared(asked),), max_tokens=CHECK_TOKENS_MAX)
-        said = ""
-        async with aclosing(provider.stream(request)) as events:
-            async for event in events:
-                if isinstance(event, Reply):
-                    said = "".join(part.text for part in event.content if isinstance(part, Text))
-        return said
+        reply = await complete(model, request, handle=info.handle)
+        return "".join(part.text for part in reply.content if isinstance(part, Text))
 
     async def pull(self, handle: str) -> AsyncGenerator[Progress, None]:
         """Pulls a local model and yields the progress. Raises InvalidInput, NotFound or ModelError."""
@@ -197,17 +200,16 @@ class Models:
     @property
     def counts_money(self) -> bool:
         """True if any provider has a limit on money, so that `remember` is needed."""
-        return any(bounded.limiter.bounds.dollars for bounded in self._bounded())
+        return any(limiter.bounds.dollars for limiter in self._limiters.values())
 
     def remember(self, spent: Iterable[tuple[str, Micros, int]]) -> None:
-        """Counts the cost of models before this server started (handle, time, millionths of a dollar), oldest first: a
-        restart must not reset the limits on money."""
-        bounded = {each.name: each for each in self._bounded()}
+        """Counts what models have cost before this server started (handle, when, millionths of a dollar), oldest
+        first: a restart must not renew a budget."""
         now = self._world.clock.now()
         for handle, at, micros in spent:
-            provider = handle.partition("/")[0]
-            if provider in bounded:
-                bounded[provider].limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
+            limiter = self._limiters.get(handle.partition("/")[0])
+            if limiter is not None:
+                limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
 
     async def list(self) -> list[ModelInfo]:
         """Every available chat model; a provider that fails is logged and left out."""
@@ -229,10 +231,6 @@ class Models:
         for listing in self._listings.values():
             await listing.provider.close()
 
-    def _bounded(self) -> Sequence[LimitedProvider]:
-        providers = (listing.provider for listing in self._listings.values())
-        return [provider for provider in providers if isinstance(provider, LimitedProvider)]
-
     def _fit(self, handle: str, request: Request) -> Request:
         """The request in the form that this model accepts: its images, and the response format."""
         pictures = any(row.pictures for row in request.messages)
@@ -251,6 +249,11 @@ class Models:
             raise _unknown(handle, [f"{name}/..." for name in self._listings], None)
         return listing.provider, model_name
 
+    def _find_chat(self, handle: str) -> tuple[ChatProvider, str]:
+        """Like `_find`, for asking the model: within the operator's limits."""
+        provider, model_name = self._find(handle)
+        return self._chat[provider.name], model_name
+
     def _cared_for(self, handle: str) -> tuple[LocalServer, str]:
         provider, name = self._find(handle)
         local = _local(provider)
@@ -262,7 +265,7 @@ class Models:
 
 
 async def _report(listing: Listing) -> ProviderReport:
-    provider = listing.provider.inner if isinstance(listing.provider, LimitedProvider) else listing.provider
+    provider = listing.provider
     server: str | None = None
     try:
         models: Sequence[ModelInfo] = await listing.models()
@@ -276,8 +279,7 @@ async def _report(listing: Listing) -> ProviderReport:
 
 
 def _local(provider: Provider) -> LocalServer | None:
-    inner = provider.inner if isinstance(provider, LimitedProvider) else provider
-    return inner if isinstance(inner, LocalServer) else None
+    return provider if isinstance(provider, LocalServer) else None
 
 
 def _split(field: str, handle: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from kelpie.llm.limits.limiter import Limiter
 from kelpie.llm.local.server import LocalServer
 from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.interface import EmbeddingInfo, Provider
+from kelpie.llm.provider.interface import ChatProvider, EmbeddingInfo, Provider
 from kelpie.llm.provider.retry import RetryLimits
 from kelpie.llm.routing import provider_kinds
 from kelpie.world.world import World
@@ -69,10 +69,22 @@ class HostedProvider(OpenAIChat):
         return []
 
 
-def make_providers(world: World, settings: Settings, prices: Prices) -> list[Provider]:
-    """The providers that are set up, within their limits. Raises ConfigurationError."""
+@dataclass(frozen=True, slots=True)
+class ConfiguredProvider:
+    """A provider that is set up. Only its chat calls go through `limited`; everything else asks `provider` itself."""
+
+    provider: Provider
+    limited: LimitedProvider | None = None
+
+    @property
+    def chat(self) -> ChatProvider:
+        return self.limited or self.provider
+
+
+def make_providers(world: World, settings: Settings, prices: Prices) -> list[ConfiguredProvider]:
+    """The providers that are set up, with their limits. Raises ConfigurationError."""
     bounds = _bounds(settings)
-    made: list[Provider] = [DemoProvider(embedder=world.embedder)]
+    made = [ConfiguredProvider(DemoProvider(embedder=world.embedder))]
     for offer in ALL_OFFERS:
         endpoint = _endpoint(offer, settings)
         if endpoint is not None:
@@ -143,12 +155,12 @@ def _within(
     prices: Prices,
     settings: Settings,
     random: Random,
-) -> Provider:
+) -> ConfiguredProvider:
     limits = _limits(settings)
     if bounds is None:
-        return make(limits)
-    limiter = Limiter(name, bounds, settings.provider_wait_s)
-    return LimitedProvider(make(replace(limits, attempts=1)), limiter, limits, prices, random)
+        return ConfiguredProvider(make(limits))
+    limiter, provider = Limiter(name, bounds, settings.provider_wait_s), make(replace(limits, attempts=1))
+    return ConfiguredProvider(provider, LimitedProvider(provider, limiter, limits, prices, random))
 
 
 def _limits(settings: Settings) -> RetryLimits:

@@ -100,7 +100,7 @@ def passage_results(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict
     """The passages of the agent's archive, as the model reads them."""
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
-    query = replace(query, mode="hybrid" if call.insight.by_meaning else "fts")
+    query = replace(query, mode=call.insight.mode)
     every = passage_search.search(tx, archive_id, query, call.insight.passages) if archive_id else []
     found = [each for each in every if not each.passage.lost]
     return [

@@ -104,7 +104,7 @@ def message_results(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[di
     if not wanted.roles:
         return []
     zone, insight = dates.zone_of(call.agent.timezone), call.insight
-    asked = replace(wanted, mode="hybrid" if insight.by_meaning else "fts")
+    asked = replace(wanted, mode=insight.mode)
     found = message_search.search(tx, call.agent.organization_id, asked, insight.messages)
     return [_shown_message(message, hit, call, zone) for message, hit in found]
 
@@ -129,7 +129,7 @@ def checked_count(name: str, given: int | None) -> int:
 
 
 def search_mode(insight: Precomputed) -> str:
-    return BY_BOTH if insight.by_meaning else BY_WORDS
+    return BY_BOTH if insight.by_vectors else BY_WORDS
 
 
 def relevance(hit: Hit | None, insight: Precomputed) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def answer(results: list[dict[str, Any]], query: str, insight: Precomputed) -> s
 def summary(count: int, query: str, insight: Precomputed) -> str:
     if not query.strip():
         how = "Newest first."
-    elif insight.by_meaning:
+    elif insight.by_vectors:
         how = "Searched by words and by meaning."
     else:
         why = f" ({insight.lacking})" if insight.lacking else ""

@@ -14,7 +14,7 @@ from kelpie.world.database import Tx
 
 def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds facts by their words and meaning."""
-    wanted = _wanted(call, arguments, "hybrid" if call.insight.by_meaning else "fts")
+    wanted = _wanted(call, arguments, call.insight.mode)
     found = facts.search(tx, call.agent.id, wanted, call.now, call.insight.facts)
     return Outcome(answer([_shown_fact(each, call) for each in found], wanted.text, call.insight))
 

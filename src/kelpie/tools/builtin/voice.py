@@ -103,7 +103,7 @@ async def foresee_search(foresight: Precompute, call: CallContext, arguments: Ma
     most = conversation.RESULTS_DEFAULT
     said = await foresight.of_messages(call, conversation.message_query(call, query, window, most))
     filed = await foresight.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
-    return replace(said, passages=filed.passages, by_meaning=said.by_meaning or filed.by_meaning)
+    return replace(said, passages=filed.passages, by_vectors=said.by_vectors or filed.by_vectors)
 
 
 def _window(now: Micros, newer: int | None, older: int | None) -> tuple[Micros | None, Micros | None]:

@@ -18,6 +18,7 @@ from kelpie.core.memory.block_history import Author, AuthorKind, Change
 from kelpie.core.memory.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.quotas import UNBOUNDED, Quota
+from kelpie.core.search_hits import SearchMode
 from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool
 from kelpie.sandbox.port import UsageMeter
@@ -28,14 +29,19 @@ from kelpie.world.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """What was found out about a call before its commit: vectors of its text, and what is near to it in meaning."""
+    """Results found for a call before its commit: vectors of its text, and the items nearest to it."""
 
     vectors: tuple[Vector, ...] = ()
     passages: tuple[Near, ...] = ()
     messages: tuple[Near, ...] = ()
     facts: tuple[Near, ...] = ()
-    by_meaning: bool = False  # whether a search could be made by meaning
-    lacking: str | None = None  # why it could not
+    by_vectors: bool = False  # whether a search can use vectors
+    lacking: str | None = None  # why it cannot
+
+    @property
+    def mode(self) -> SearchMode:
+        """The mode in which the call searches."""
+        return "hybrid" if self.by_vectors else "fts"
 
 
 NOTHING = Precomputed()

@@ -1,6 +1,6 @@
-"""What is found out about a call before the commit it runs in: vectors take time to make, and no transaction may wait.
+"""Precomputation for tool calls: vectors and nearest items are found before the commit; no transaction may wait.
 
-The call itself still runs inside the commit and looks at the rows there; what was found before only says where.
+The call itself still runs inside the commit and reads the rows there; what was precomputed only says which ones.
 """
 
 from collections.abc import Mapping
@@ -11,80 +11,49 @@ from kelpie.core.conversations.messages import MessageSearch
 from kelpie.core.memory.facts import FactSearch
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.memory.embeddings import Embeddings
-from kelpie.search import vector_rows
-from kelpie.search.items import Near
-from kelpie.storage.archives import archives, embedding_models, passage_search
-from kelpie.storage.conversations import message_search
-from kelpie.storage.memory import facts
+from kelpie.memory.hybrid_search import HybridSearch, NearestResults, VectorScope
+from kelpie.memory.search_scopes import AgentPassageScope, FactScope, MessageScope
+from kelpie.storage.archives import embedding_models
 from kelpie.tools.calls.interface import CallContext, Precomputed
-from kelpie.world.database import Database, Tx
+from kelpie.world.database import Database
 
 
 @dataclass(frozen=True, slots=True)
 class Precompute:
-    """Finds things out for calls."""
+    """Precomputes for calls what their tools need."""
 
     database: Database
-    meaning: Embeddings
+    embeddings: Embeddings
 
     async def of_stored(self, call: CallContext, text: str) -> Precomputed:
-        """The vectors of what the agent is about to store."""
-        default = await self.meaning.default()
+        """The vectors of a text that the agent is about to store."""
+        default = await self.embeddings.default()
         models = await self.database.read(lambda tx: embedding_models.of_new(tx, call.agent.id, default))
-        meant = await self.meaning.of_stored(models, [text])
-        return Precomputed(vectors=meant.vectors.get(text, ()), lacking=meant.lacking)
+        embedded = await self.embeddings.of_stored(models, [text])
+        return Precomputed(vectors=embedded.vectors.get(text, ()), lacking=embedded.lacking)
 
     async def of_passages(self, call: CallContext, query: PassageQuery) -> Precomputed:
-        """What the agent has stored that is near in meaning."""
-        agent_id, found = call.agent.id, self.meaning.finder
-
-        def models(tx: Tx) -> tuple[str | None, dict[str, str]]:
-            archive_id = archives.archive_of(tx, agent_id)
-            return archive_id, vector_rows.models_of(tx, "passage", (archive_id,)) if archive_id else {}
-
-        archive_id, used = await self.database.read(models)
-        meant = await self.meaning.of_query(used.values(), query.text)
-        meanings = meant.by_model(query.text)
-        if not meanings or archive_id is None:
-            return Precomputed(lacking=meant.lacking)
-
-        def near(tx: Tx) -> list[Near]:
-            archive = archives.archive_of(tx, agent_id)  # it may have been given another one meanwhile
-            return passage_search.nearest(tx, found, archive, used, query, meanings) if archive in used else []
-
-        async with self.meaning.looking.place():
-            return Precomputed(passages=tuple(await self.database.read(near)), by_meaning=True)
+        """The passages of the agent that are nearest to the query."""
+        found = await self._nearest(AgentPassageScope(call.agent.id, query))
+        return Precomputed(passages=found.near, by_vectors=found.by_vectors, lacking=found.lacking)
 
     async def of_messages(self, call: CallContext, wanted: MessageSearch) -> Precomputed:
-        """What was said to or by the agent that is near in meaning."""
-        organization, finder = call.agent.organization_id, self.meaning.finder
-        used = await self.database.read(lambda tx: message_search.models(tx, organization, call.agent.id))
-        meant = await self.meaning.of_query(used.values(), wanted.text)
-        meanings = meant.by_model(wanted.text)
-        if not meanings:
-            return Precomputed(lacking=meant.lacking)
-        async with self.meaning.looking.place():
-            near = await self.database.read(
-                lambda tx: message_search.nearest(tx, finder, organization, used, wanted, meanings)
-            )
-        return Precomputed(messages=tuple(near), by_meaning=True)
+        """The messages to or by the agent that are nearest to the query."""
+        found = await self._nearest(MessageScope(call.agent.organization_id, wanted))
+        return Precomputed(messages=found.near, by_vectors=found.by_vectors, lacking=found.lacking)
 
     async def of_facts(self, call: CallContext, wanted: FactSearch) -> Precomputed:
-        """What the agent has learnt that is near in meaning."""
-        agent_id, finder = call.agent.id, self.meaning.finder
-        used = await self.database.read(lambda tx: vector_rows.models_of(tx, "fact", (agent_id,)))
-        meant = await self.meaning.of_query(used.values(), wanted.text)
-        meanings = meant.by_model(wanted.text)
-        if not meanings:
-            return Precomputed(lacking=meant.lacking)
-        async with self.meaning.looking.place():
-            near = await self.database.read(lambda tx: facts.nearest(tx, finder, agent_id, wanted, used, meanings))
-        return Precomputed(facts=tuple(near), by_meaning=True)
+        """The facts of the agent that are nearest to the query."""
+        found = await self._nearest(FactScope(call.agent.organization_id, call.agent.id, wanted, call.now))
+        return Precomputed(facts=found.near, by_vectors=found.by_vectors, lacking=found.lacking)
+
+    async def _nearest(self, scope: VectorScope) -> NearestResults:
+        return await HybridSearch(self.database, self.embeddings).nearest(scope)
 
 
 class Preparation(Protocol):
-    """Finds out for a tool what it cannot find out inside a transaction."""
+    """Precomputation of one tool."""
 
     async def __call__(self, foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-        """Raises ToolError for arguments that cannot be; the tool itself then says so."""
+        """Raises ToolError for invalid arguments; the tool itself then reports them."""
         ...

@@ -13,8 +13,9 @@ from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import EVERYTHING, AgentView
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.paging import Page
-from kelpie.core.tools.tools import NewTool, Tool, ToolQuery, ToolSearch, ToolType
+from kelpie.core.tools.tools import NewTool, Tool, ToolHit, ToolQuery, ToolSearch, ToolType
 from kelpie.memory.embeddings import Embeddings
+from kelpie.memory.hybrid_search import SearchResults
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.tools import tools as rows
 from kelpie.storage.views import agents as agent_views
@@ -25,7 +26,6 @@ from kelpie.tools.calls.precomputed_search import Preparation
 from kelpie.tools.custom.definition import check_requirements, check_return_limit, check_source, derived_schema, make
 from kelpie.tools.registry import search
 from kelpie.tools.registry import writes as tool_writes
-from kelpie.tools.registry.search import FoundTools
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -53,13 +53,13 @@ class Tools:
     def __init__(
         self,
         world: World,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         touched: Callable[[Iterable[AgentId]], None],
         caller: Caller = DEFAULT_CALLER,
         prepare: Callable[[Tool], Awaitable[None]] | None = None,
     ) -> None:
         self._world = world
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._touched = touched
         self._prepare = prepare
         self._caller = caller
@@ -157,9 +157,9 @@ class Tools:
         self._touched((agent_id,))
         return view
 
-    async def search(self, wanted: ToolSearch) -> FoundTools:
+    async def search(self, wanted: ToolSearch) -> SearchResults[ToolHit]:
         """The best tools, best first; without words the newest first."""
-        return await search.search(self._world.database, self._meaning, self._organization, wanted)
+        return await search.search(self._world.database, self._embeddings, self._organization, wanted)
 
     async def ensure_builtins(self) -> list[Tool]:
         """Updates the rows of the built-in tools to this version of Kelpie, in one transaction, and returns them."""

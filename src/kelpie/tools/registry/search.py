@@ -1,47 +1,49 @@
-"""Finding tools: by the words of their names, tags, descriptions and parameters, by meaning, or both."""
+"""Tool search: by the words of their names, tags, descriptions and parameters, by vectors, or both."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kelpie.core.errors import StorageError
 from kelpie.core.ids import OrganizationId
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.tools.tools import ToolHit, ToolSearch
-from kelpie.memory.embeddings import Embeddings, QueryVectors
+from kelpie.memory.embeddings import Embeddings
+from kelpie.memory.hybrid_search import HybridSearch, SearchResults
 from kelpie.search import vector_rows
+from kelpie.search.items import Near, NearestItems
+from kelpie.search.vector_rows import Vector
 from kelpie.storage.tools import search as rows
 from kelpie.world.database import Database, Tx
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTools:
-    """What was found, how it was looked for in the end, and why not as asked."""
+class ToolScope:
+    """The tools of one organisation."""
 
-    found: list[ToolHit]
-    mode: SearchMode
-    lacking: str | None = None
+    organization: OrganizationId
+    query: ToolSearch
+
+    @property
+    def text(self) -> str:
+        return self.query.words
+
+    @property
+    def mode(self) -> SearchMode:
+        return self.query.mode
+
+    def models(self, tx: Tx) -> Mapping[str, str]:
+        return vector_rows.models_of(tx, "tool", (self.organization,))
+
+    def nearest(
+        self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
+    ) -> Sequence[Near]:
+        return rows.nearest(tx, finder, self.organization, models[self.organization], self.query, vectors)
+
+    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[ToolHit]:
+        return rows.search(tx, self.organization, replace(self.query, mode=mode), near)
 
 
 async def search(
-    database: Database, meaning: Embeddings, organization: OrganizationId, wanted: ToolSearch
-) -> FoundTools:
+    database: Database, embeddings: Embeddings, organization: OrganizationId, wanted: ToolSearch
+) -> SearchResults[ToolHit]:
     """The best tools of an organisation, best first; without words the newest first."""
-    meant, model = QueryVectors(), None
-    if wanted.mode != "fts" and wanted.words.strip():
-        model = (await database.read(lambda tx: vector_rows.models_of(tx, "tool", (organization,)))).get(organization)
-        meant = await meaning.of_query((model,), wanted.words)
-    meanings = meant.by_model(wanted.words)
-
-    def read(tx: Tx) -> list[ToolHit]:
-        assert model is not None
-        near = rows.nearest(tx, meaning.finder, organization, model, wanted, meanings)
-        return rows.search(tx, organization, wanted, near)
-
-    lacking = meant.lacking
-    if meanings:
-        try:
-            async with meaning.looking.place():
-                return FoundTools(await database.read(read), wanted.mode, lacking)
-        except StorageError as error:
-            lacking = meaning.failed(error)
-    by_words = replace(wanted, mode="fts")
-    return FoundTools(await database.read(lambda tx: rows.search(tx, organization, by_words)), "fts", lacking)
+    return await HybridSearch(database, embeddings).search(ToolScope(organization, wanted))

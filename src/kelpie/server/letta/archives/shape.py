@@ -7,7 +7,7 @@ from typing import Any
 from kelpie.core.memory.passages import Archive, Passage
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import as_datetime
-from kelpie.memory.passage_search import PassageResults
+from kelpie.memory.hybrid_search import SearchResults
 from kelpie.server.http.search_headers import search_notes
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
@@ -63,7 +63,7 @@ def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
     }
 
 
-def told(searched: PassageResults) -> dict[str, Any]:
+def told(searched: SearchResults[Any]) -> dict[str, Any]:
     """The mode of a search, and the reason if it is not the requested one: keys of Kelpie's own."""
     notes = search_notes(searched.mode, searched.lacking, searched.lost)
     return {"search_mode": searched.mode, **({"search_note": " ".join(notes)} if notes else {})}

@@ -1,0 +1,125 @@
+"""Hybrid search: one protocol for passages, messages, facts, tools and the searches that a turn makes for its tools.
+
+The embedding models of the scope are looked up, the query is embedded, the nearest items are found, and words and
+vectors are ranked together (`search.items.find`). Without vectors the words alone count, and the results say why.
+A search slot is always held while a search runs in the database, and never while a model embeds the query.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from kelpie.core.errors import StorageError
+from kelpie.core.search_hits import SearchMode
+from kelpie.memory.embeddings import Embeddings
+from kelpie.search.items import Near, NearestItems
+from kelpie.search.vector_rows import Vector
+from kelpie.world.database import Database, Tx
+
+Found = TypeVar("Found")
+Result = TypeVar("Result")
+
+
+class VectorScope(Protocol):
+    """One query over items with vectors: what differs between the kinds of items."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def mode(self) -> SearchMode: ...
+
+    def models(self, tx: Tx) -> Mapping[str, str]:
+        """The embedding model of each scope that has vectors. Raises NotFound for what the caller may not see."""
+        ...
+
+    def nearest(
+        self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
+    ) -> Sequence[Near]:
+        """The items nearest to the query, best first; `vectors` are the query's, by model."""
+        ...
+
+
+class SearchScope(VectorScope, Protocol[Found]):
+    """A query whose items can also be ranked by words and loaded."""
+
+    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[Found]:
+        """The best items, best first. Raises NotFound for what the caller may not see."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults(Generic[Found]):
+    """Results of a search, best first: the mode that was used, and why it is not the requested one."""
+
+    found: list[Found]
+    mode: SearchMode
+    lacking: str | None = None
+    lost: int = 0  # results left out because they are damaged on disk
+
+    def without(self, is_lost: Callable[[Found], bool]) -> "SearchResults[Found]":
+        """The same results without the damaged ones, which are counted instead."""
+        whole = [each for each in self.found if not is_lost(each)]
+        return replace(self, found=whole, lost=self.lost + len(self.found) - len(whole))
+
+
+@dataclass(frozen=True, slots=True)
+class NearestResults:
+    """Items near to a query, for a search that is ranked later; `by_vectors` is False when words alone must count."""
+
+    near: tuple[Near, ...] = ()
+    by_vectors: bool = False
+    lacking: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _EmbeddedQuery:
+    """A query's vectors by model, and the models of the scopes; without vectors, why there are none."""
+
+    models: Mapping[str, str]
+    vectors: Mapping[str, Vector]
+    lacking: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HybridSearch:
+    """Searches in one database with the embedding models of one server."""
+
+    database: Database
+    embeddings: Embeddings
+
+    async def search(self, scope: SearchScope[Found]) -> SearchResults[Found]:
+        """The best items; by words alone when there are no vectors. Raises NotFound or StorageError."""
+        lacking: str | None = None
+        if scope.mode != "fts" and scope.text.strip():
+            query = await self._embed(scope)
+            lacking = query.lacking
+            if query.vectors:
+                try:
+                    found = await self._read(lambda tx: scope.ranked(tx, scope.mode, self._near(tx, scope, query)))
+                    return SearchResults(found, scope.mode, lacking)
+                except StorageError as error:
+                    lacking = self.embeddings.failed(error)
+        return SearchResults(await self._read(lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
+
+    async def nearest(self, scope: VectorScope) -> NearestResults:
+        """The first half of a search, for a caller that ranks and loads later. Raises NotFound or StorageError."""
+        query = await self._embed(scope)
+        if not query.vectors:
+            return NearestResults(lacking=query.lacking)
+        try:
+            return NearestResults(tuple(await self._read(lambda tx: self._near(tx, scope, query))), by_vectors=True)
+        except StorageError as error:
+            return NearestResults(lacking=self.embeddings.failed(error))
+
+    async def _embed(self, scope: VectorScope) -> _EmbeddedQuery:
+        models = await self.database.read(scope.models)
+        embedded = await self.embeddings.of_query(models.values(), scope.text)
+        return _EmbeddedQuery(models, embedded.by_model(scope.text), embedded.lacking)
+
+    def _near(self, tx: Tx, scope: VectorScope, query: _EmbeddedQuery) -> Sequence[Near]:
+        return scope.nearest(tx, self.embeddings.finder, query.models, query.vectors)
+
+    async def _read(self, statement: Callable[[Tx], Result]) -> Result:
+        async with self.embeddings.slots.slot():
+            return await self.database.read(statement)

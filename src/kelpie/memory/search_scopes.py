@@ -1,0 +1,147 @@
+"""Search scopes of passages, messages and facts: which rows one query may see, and the statements that find them.
+
+`hybrid_search` runs them. A scope is limited to one caller's organisation; no scope may show the rows of another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kelpie.core.conversations.messages import MessageSearch
+from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
+from kelpie.core.memory.facts import FactSearch, FoundFact
+from kelpie.core.memory.passages import PassageQuery
+from kelpie.core.search_hits import SearchMode
+from kelpie.core.time import Micros
+from kelpie.search import vector_rows
+from kelpie.search.items import Near, NearestItems
+from kelpie.search.vector_rows import Vector
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.archives import archives, embedding_models, passage_search
+from kelpie.storage.archives.passage_search import FoundPassages
+from kelpie.storage.conversations import message_search
+from kelpie.storage.conversations.message_search import Found as FoundMessage
+from kelpie.storage.memory import facts
+from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class PassageScope:
+    """The passages of one archive, or of all archives of an organisation."""
+
+    organization: OrganizationId
+    archive_id: ArchiveId | None
+    query: PassageQuery
+
+    @property
+    def text(self) -> str:
+        return self.query.text
+
+    @property
+    def mode(self) -> SearchMode:
+        return self.query.mode
+
+    def models(self, tx: Tx) -> Mapping[str, str]:
+        if self.archive_id is None:
+            return embedding_models.of_organization(tx, self.organization)
+        return embedding_models.of_archive(tx, self.organization, self.archive_id)
+
+    def nearest(
+        self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
+    ) -> Sequence[Near]:
+        return passage_search.nearest(tx, finder, self._owner, models, self.query, vectors)
+
+    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[FoundPassages]:
+        if self.archive_id is not None:
+            archives.require(tx, self.organization, self.archive_id)
+        # When no vector is near enough to be found, a search by vectors alone shows what the words find.
+        return passage_search.search(tx, self._owner, replace(self.query, mode=mode if near else "fts"), near)
+
+    @property
+    def _owner(self) -> ArchiveId | OrganizationId:
+        return self.archive_id or self.organization
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPassageScope:
+    """The passages of an agent's archive, which may be replaced by another one between the statements."""
+
+    agent_id: AgentId
+    query: PassageQuery
+
+    @property
+    def text(self) -> str:
+        return self.query.text
+
+    @property
+    def mode(self) -> SearchMode:
+        return self.query.mode
+
+    def models(self, tx: Tx) -> Mapping[str, str]:
+        archive_id = archives.archive_of(tx, self.agent_id)
+        return vector_rows.models_of(tx, "passage", (archive_id,)) if archive_id else {}
+
+    def nearest(
+        self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
+    ) -> Sequence[Near]:
+        archive_id = archives.archive_of(tx, self.agent_id)
+        if archive_id is None or archive_id not in models:
+            return ()
+        return passage_search.nearest(tx, finder, archive_id, models, self.query, vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageScope:
+    """The messages of an organisation's agents, or of the one agent that the query names."""
+
+    organization: OrganizationId
+    query: MessageSearch
+
+    @property
+    def text(self) -> str:
+        return self.query.text
+
+    @property
+    def mode(self) -> SearchMode:
+        return self.query.mode
+
+    def models(self, tx: Tx) -> Mapping[str, str]:
+        return message_search.models(tx, self.organization, self.query.agent_id)
+
+    def nearest(
+        self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
+    ) -> Sequence[Near]:
+        return message_search.nearest(tx, finder, self.organization, models, self.query, vectors)
+
+    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[FoundMessage]:
+        return message_search.search(tx, self.organization, replace(self.query, mode=mode), near)
+
+
+@dataclass(frozen=True, slots=True)
+class FactScope:
+    """The facts of one agent; `now` is the time by which they are shown as true or no longer true."""
+
+    organization: OrganizationId
+    agent_id: AgentId
+    query: FactSearch
+    now: Micros
+
+    @property
+    def text(self) -> str:
+        return self.query.text
+
+    @property
+    def mode(self) -> SearchMode:
+        return self.query.mode
+
+    def models(self, tx: Tx) -> Mapping[str, str]:
+        row_ownership.agent(tx, self.organization, self.agent_id)
+        return vector_rows.models_of(tx, "fact", (self.agent_id,))
+
+    def nearest(
+        self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
+    ) -> Sequence[Near]:
+        return facts.nearest(tx, finder, self.agent_id, self.query, models, vectors)
+
+    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[FoundFact]:
+        row_ownership.agent(tx, self.organization, self.agent_id)
+        return facts.search(tx, self.agent_id, replace(self.query, mode=mode), self.now, near)
