@@ -7,45 +7,45 @@ import pytest
 
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import ActivationFailed, DiskFull, Fenced, StorageError
-from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
+from tests.actors.harness import Handler, Harness, HeldJob, ignore, name, number, raising, seeded
 
 BREAKING = (StorageError("the disk is away"), DiskFull("the disk is full"), Fenced("another node has it"))
 
 
 @pytest.mark.parametrize("error", BREAKING)
 def test_an_error_of_the_storage_ends_the_activation(error: StorageError) -> None:
-    @play(seeds=3)
-    async def run(theatre: Theatre) -> None:
-        await theatre.until_hot()
+    @seeded(seeds=3)
+    async def run(harness: Harness) -> None:
+        await harness.until_hot()
         with pytest.raises(type(error)):
-            await theatre.dispatcher.submit("a", "default", raising(error))
-        await theatre.until(lambda: theatre.put_away == ["a"])
-        status = theatre.dispatcher.status("a")
+            await harness.dispatcher.submit("a", "default", raising(error))
+        await harness.until(lambda: harness.unloaded == ["a"])
+        status = harness.dispatcher.status("a")
         assert (status.state, status.error, status.attempts) == (ActivationState.failed, str(error), 1)
-        assert theatre.dispatcher.handler("a") is None
-        asked_at = theatre.loop.time()
-        assert await theatre.dispatcher.submit("a", "default", number) == 2
-        assert theatre.load_times[1] - asked_at < 1.0
+        assert harness.dispatcher.handler("a") is None
+        asked_at = harness.loop.time()
+        assert await harness.dispatcher.submit("a", "default", number) == 2
+        assert harness.load_times[1] - asked_at < 1.0
 
     for seed in range(3):
         run(seed)
 
 
-@play()
-async def test_the_next_use_comes_after_the_backoff(theatre: Theatre) -> None:
-    await theatre.until_hot()
-    broke_at = theatre.loop.time()
+@seeded()
+async def test_the_next_use_comes_after_the_backoff(harness: Harness) -> None:
+    await harness.until_hot()
+    broke_at = harness.loop.time()
     with pytest.raises(StorageError):
-        await theatre.dispatcher.submit("a", "default", raising(StorageError("away")))
-    await theatre.dispatcher.submit("a", "default", ignore)
-    assert 0.2 < theatre.load_times[1] - broke_at < 1.0
+        await harness.dispatcher.submit("a", "default", raising(StorageError("away")))
+    await harness.dispatcher.submit("a", "default", ignore)
+    assert 0.2 < harness.load_times[1] - broke_at < 1.0
 
 
-@play()
-async def test_waiting_jobs_of_all_lanes_run_on_the_new_activation_in_order(theatre: Theatre) -> None:
-    breaks, other = Play(error=StorageError("away")), Play("other")
-    one = theatre.dispatcher.submit("a", "one", breaks)
-    two = theatre.dispatcher.submit("a", "two", other)
+@seeded()
+async def test_waiting_jobs_of_all_lanes_run_on_the_new_activation_in_order(harness: Harness) -> None:
+    breaks, other = HeldJob(error=StorageError("away")), HeldJob("other")
+    one = harness.dispatcher.submit("a", "one", breaks)
+    two = harness.dispatcher.submit("a", "two", other)
     await breaks.began.wait()
     await other.began.wait()
     order: list[int] = []
@@ -57,7 +57,7 @@ async def test_waiting_jobs_of_all_lanes_run_on_the_new_activation_in_order(thea
 
         return work
 
-    waiting = [theatre.dispatcher.submit("a", ("one", "two")[n % 2], job(n)) for n in range(6)]
+    waiting = [harness.dispatcher.submit("a", ("one", "two")[n % 2], job(n)) for n in range(6)]
     breaks.go.set()
     with pytest.raises(StorageError):
         await one
@@ -67,112 +67,112 @@ async def test_waiting_jobs_of_all_lanes_run_on_the_new_activation_in_order(thea
     assert await asyncio.gather(*waiting) == [2] * 6
     assert [n for n in order if n % 2 == 0] == [0, 2, 4]
     assert [n for n in order if n % 2 == 1] == [1, 3, 5]
-    assert theatre.put_away == ["a"]
+    assert harness.unloaded == ["a"]
 
 
-@play()
-async def test_a_fenced_activation_ends_its_other_lanes_at_once(theatre: Theatre) -> None:
-    fenced, other = Play(error=Fenced("another node has it")), Play()
-    one = theatre.dispatcher.submit("a", "one", fenced)
-    two = theatre.dispatcher.submit("a", "two", other)
+@seeded()
+async def test_a_fenced_activation_ends_its_other_lanes_at_once(harness: Harness) -> None:
+    fenced, other = HeldJob(error=Fenced("another node has it")), HeldJob()
+    one = harness.dispatcher.submit("a", "one", fenced)
+    two = harness.dispatcher.submit("a", "two", other)
     await fenced.began.wait()
     await other.began.wait()
     fenced.go.set()
     with pytest.raises(Fenced):
         await one
-    asked_at = theatre.loop.time()
+    asked_at = harness.loop.time()
     with pytest.raises(ActivationFailed, match="another node has it"):
         await two
     assert other.cancelled
-    assert theatre.loop.time() - asked_at < 0.1
+    assert harness.loop.time() - asked_at < 0.1
 
 
-@play(drain_s=3.0)
-async def test_other_lanes_of_a_broken_activation_have_so_long_to_finish(theatre: Theatre) -> None:
-    other = Play()
-    two = theatre.dispatcher.submit("a", "two", other)
+@seeded(drain_s=3.0)
+async def test_other_lanes_of_a_broken_activation_have_so_long_to_finish(harness: Harness) -> None:
+    other = HeldJob()
+    two = harness.dispatcher.submit("a", "two", other)
     await other.began.wait()
     with pytest.raises(StorageError):
-        await theatre.dispatcher.submit("a", "one", raising(StorageError("away")))
-    broke_at = theatre.loop.time()
+        await harness.dispatcher.submit("a", "one", raising(StorageError("away")))
+    broke_at = harness.loop.time()
     with pytest.raises(ActivationFailed, match="away"):
         await two
-    assert theatre.loop.time() - broke_at == pytest.approx(3.0, abs=0.1)
-    assert await theatre.dispatcher.submit("a", "one", number) == 2
+    assert harness.loop.time() - broke_at == pytest.approx(3.0, abs=0.1)
+    assert await harness.dispatcher.submit("a", "one", number) == 2
 
 
-@play()
-async def test_an_activation_can_be_dropped_from_outside(theatre: Theatre) -> None:
-    await theatre.until_hot()
-    theatre.dispatcher.drop("a", RuntimeError("the lease is lost"))
-    assert theatre.dispatcher.status("a").error == "the lease is lost"
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
-    assert theatre.put_away == ["a"]
+@seeded()
+async def test_an_activation_can_be_dropped_from_outside(harness: Harness) -> None:
+    await harness.until_hot()
+    harness.dispatcher.drop("a", RuntimeError("the lease is lost"))
+    assert harness.dispatcher.status("a").error == "the lease is lost"
+    assert await harness.dispatcher.submit("a", "default", number) == 2
+    assert harness.unloaded == ["a"]
 
 
-@play()
-async def test_dropping_a_cold_key_does_nothing(theatre: Theatre) -> None:
-    theatre.dispatcher.drop("a", RuntimeError("?"))
-    assert theatre.seen == []
+@seeded()
+async def test_dropping_a_cold_key_does_nothing(harness: Harness) -> None:
+    harness.dispatcher.drop("a", RuntimeError("?"))
+    assert harness.seen == []
 
 
-@play()
-async def test_dropping_a_key_that_is_loading_loads_it_again(theatre: Theatre) -> None:
-    theatre.load_gate["a"] = asyncio.Event()
-    reply = theatre.dispatcher.submit("a", "default", number)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
-    theatre.dispatcher.drop("a", RuntimeError("the lease is lost"))
-    theatre.load_gate["a"].set()
+@seeded()
+async def test_dropping_a_key_that_is_loading_loads_it_again(harness: Harness) -> None:
+    harness.load_gate["a"] = asyncio.Event()
+    reply = harness.dispatcher.submit("a", "default", number)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.loading)
+    harness.dispatcher.drop("a", RuntimeError("the lease is lost"))
+    harness.load_gate["a"].set()
     assert await reply == 2
-    assert theatre.put_away == ["a"]
+    assert harness.unloaded == ["a"]
 
 
-@play()
-async def test_dropping_twice_is_one_failure(theatre: Theatre) -> None:
-    await theatre.until_hot()
-    theatre.dispatcher.drop("a", RuntimeError("first"))
-    theatre.dispatcher.drop("a", RuntimeError("second"))
-    status = theatre.dispatcher.status("a")
+@seeded()
+async def test_dropping_twice_is_one_failure(harness: Harness) -> None:
+    await harness.until_hot()
+    harness.dispatcher.drop("a", RuntimeError("first"))
+    harness.dispatcher.drop("a", RuntimeError("second"))
+    status = harness.dispatcher.status("a")
     assert (status.error, status.attempts) == ("first", 1)
 
 
-@play()
-async def test_a_handler_that_breaks_on_every_job_is_loaded_more_and_more_slowly(theatre: Theatre) -> None:
+@seeded()
+async def test_a_handler_that_breaks_on_every_job_is_loaded_more_and_more_slowly(harness: Harness) -> None:
     for _ in range(6):
         with pytest.raises(StorageError):
-            await theatre.dispatcher.submit("a", "default", raising(StorageError("away")))
-    gaps = [later - earlier for earlier, later in zip(theatre.load_times, theatre.load_times[1:], strict=False)]
+            await harness.dispatcher.submit("a", "default", raising(StorageError("away")))
+    gaps = [later - earlier for earlier, later in zip(harness.load_times, harness.load_times[1:], strict=False)]
     assert gaps[0] < 1.0 and gaps[-1] > 4.0
 
 
-@play()
-async def test_an_agents_failure_never_touches_another(theatre: Theatre) -> None:
-    neighbour = Play("fine")
-    reply = theatre.dispatcher.submit("b", "default", neighbour)
+@seeded()
+async def test_an_agents_failure_never_touches_another(harness: Harness) -> None:
+    neighbour = HeldJob("fine")
+    reply = harness.dispatcher.submit("b", "default", neighbour)
     await neighbour.began.wait()
     with pytest.raises(Fenced):
-        await theatre.dispatcher.submit("a", "default", raising(Fenced("gone")))
-    assert await theatre.dispatcher.submit("c", "default", name) == "c"
+        await harness.dispatcher.submit("a", "default", raising(Fenced("gone")))
+    assert await harness.dispatcher.submit("c", "default", name) == "c"
     neighbour.go.set()
     assert await reply == "fine"
-    assert theatre.states("b")[:3] == [ActivationState.loading, ActivationState.loaded, ActivationState.running]
-    assert "b" not in theatre.put_away
+    assert harness.states("b")[:3] == [ActivationState.loading, ActivationState.loaded, ActivationState.running]
+    assert "b" not in harness.unloaded
 
 
-@play()
-async def test_a_failure_while_putting_away_does_not_keep_the_key_from_coming_back(theatre: Theatre) -> None:
+@seeded()
+async def test_a_failure_while_putting_away_does_not_keep_the_key_from_coming_back(harness: Harness) -> None:
     async def fail(_: str) -> None:
         raise StorageError("still away")
 
-    theatre.before_put_away = fail
-    await theatre.until_hot()
-    theatre.dispatcher.drop("a", StorageError("away"))
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
+    harness.before_unload = fail
+    await harness.until_hot()
+    harness.dispatcher.drop("a", StorageError("away"))
+    assert await harness.dispatcher.submit("a", "default", number) == 2
 
 
-@play(deactivate_s=2.0)
-async def test_a_handler_that_hangs_while_it_is_put_away_is_given_up(theatre: Theatre) -> None:
-    theatre.put_away_gate["a"] = asyncio.Event()
-    await theatre.until_hot()
-    theatre.dispatcher.drop("a", StorageError("away"))
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
+@seeded(deactivate_s=2.0)
+async def test_a_handler_that_hangs_while_it_is_put_away_is_given_up(harness: Harness) -> None:
+    harness.unload_gate["a"] = asyncio.Event()
+    await harness.until_hot()
+    harness.dispatcher.drop("a", StorageError("away"))
+    assert await harness.dispatcher.submit("a", "default", number) == 2

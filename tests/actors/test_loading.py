@@ -10,16 +10,16 @@ from kelpie.actors.failure import Failure, failure_after, text_of
 from kelpie.actors.limits import ActorLimits
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import ActivationFailed, AgentStopped, ConfigurationError, MailboxFull, NotFound, StorageError
-from tests.actors.theatre import Theatre, ignore, name, number, play, raising
+from tests.actors.harness import Harness, ignore, name, number, raising, seeded
 
 
-@play()
-async def test_a_failed_load_is_retried_within_a_second_and_the_waiting_job_runs(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("the disk is away")]
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
-    first, second = theatre.load_times
+@seeded()
+async def test_a_failed_load_is_retried_within_a_second_and_the_waiting_job_runs(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("the disk is away")]
+    assert await harness.dispatcher.submit("a", "default", number) == 2
+    first, second = harness.load_times
     assert 0.2 < second - first < 1.0
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loaded)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.loaded)
     wanted = [
         ActivationState.loading,
         ActivationState.failed,
@@ -28,159 +28,159 @@ async def test_a_failed_load_is_retried_within_a_second_and_the_waiting_job_runs
         ActivationState.running,
         ActivationState.loaded,
     ]
-    assert theatre.states() == wanted
+    assert harness.states() == wanted
 
 
-@play()
-async def test_the_failure_can_be_seen_while_it_lasts_and_not_afterwards(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("the disk is away"), ValueError("bad row")]
-    reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.failed)
-    status = theatre.dispatcher.status("a")
+@seeded()
+async def test_the_failure_can_be_seen_while_it_lasts_and_not_afterwards(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("the disk is away"), ValueError("bad row")]
+    reply = harness.dispatcher.submit("a", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.failed)
+    status = harness.dispatcher.status("a")
     assert (status.error, status.attempts) == ("the disk is away", 1)
     assert status.failed_at is not None and status.retry_at is not None
     assert 200_000 <= status.retry_at - status.failed_at <= 500_000
-    await theatre.until(lambda: theatre.dispatcher.status("a").attempts == 2)
-    assert theatre.dispatcher.status("a").error == "bad row"
+    await harness.until(lambda: harness.dispatcher.status("a").attempts == 2)
+    assert harness.dispatcher.status("a").error == "bad row"
     await reply
-    assert theatre.dispatcher.status("a").error is None
-    failed = [t for t in theatre.seen if t.after is ActivationState.failed]
+    assert harness.dispatcher.status("a").error is None
+    failed = [t for t in harness.seen if t.after is ActivationState.failed]
     assert [t.reason for t in failed] == ["the disk is away", "bad row"]
 
 
-@play(attempts_max=3)
-async def test_after_so_many_failures_the_waiting_jobs_are_told(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError(f"failure {n}") for n in range(10)]
-    replies = [theatre.dispatcher.submit("a", lane, ignore) for lane in ("one", "one", "two")]
+@seeded(attempts_max=3)
+async def test_after_so_many_failures_the_waiting_jobs_are_told(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError(f"failure {n}") for n in range(10)]
+    replies = [harness.dispatcher.submit("a", lane, ignore) for lane in ("one", "one", "two")]
     results = await asyncio.gather(*replies, return_exceptions=True)
     for error in results:
         assert isinstance(error, ActivationFailed)
         assert "failure 2" in str(error) and "a could not be loaded" in str(error)
         assert 0 < error.retry_after_s <= 2.0
         assert isinstance(error.__cause__, StorageError)
-    assert theatre.loads == ["a"] * 3
-    status = theatre.dispatcher.status("a")
+    assert harness.loads == ["a"] * 3
+    status = harness.dispatcher.status("a")
     assert (status.state, status.error, status.attempts) == (ActivationState.failed, "failure 2", 3)
     await asyncio.sleep(600)
-    assert theatre.loads == ["a"] * 3, "nobody asked for another try"
+    assert harness.loads == ["a"] * 3, "nobody asked for another try"
 
 
-@play(attempts_max=2)
-async def test_a_later_job_waits_for_the_scheduled_try_and_no_longer(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")] * 3
+@seeded(attempts_max=2)
+async def test_a_later_job_waits_for_the_scheduled_try_and_no_longer(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")] * 3
     with pytest.raises(ActivationFailed) as failed:
-        await theatre.dispatcher.submit("a", "default", ignore)
-    told_at = theatre.loop.time()
+        await harness.dispatcher.submit("a", "default", ignore)
+    told_at = harness.loop.time()
     with pytest.raises(ActivationFailed):
-        await theatre.dispatcher.submit("a", "default", ignore)
-    assert len(theatre.loads) == 3, "one try at a time once too many failed"
-    assert theatre.load_times[2] - told_at == pytest.approx(failed.value.retry_after_s, abs=0.01)
-    assert await theatre.dispatcher.submit("a", "default", number) == 4
+        await harness.dispatcher.submit("a", "default", ignore)
+    assert len(harness.loads) == 3, "one try at a time once too many failed"
+    assert harness.load_times[2] - told_at == pytest.approx(failed.value.retry_after_s, abs=0.01)
+    assert await harness.dispatcher.submit("a", "default", number) == 4
 
 
-@play(attempts_max=1)
-async def test_a_job_after_the_backoff_is_tried_at_once(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")]
+@seeded(attempts_max=1)
+async def test_a_job_after_the_backoff_is_tried_at_once(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")]
     with pytest.raises(ActivationFailed):
-        await theatre.dispatcher.submit("a", "default", ignore)
+        await harness.dispatcher.submit("a", "default", ignore)
     await asyncio.sleep(10)
-    asked_at = theatre.loop.time()
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
-    assert theatre.load_times[1] - asked_at < 0.01
+    asked_at = harness.loop.time()
+    assert await harness.dispatcher.submit("a", "default", number) == 2
+    assert harness.load_times[1] - asked_at < 0.01
 
 
-@play(attempts_max=1, mailbox_size=2, backoff_max_s=30.0)
-async def test_the_queue_behind_a_scheduled_try_is_bounded(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")]
+@seeded(attempts_max=1, mailbox_size=2, backoff_max_s=30.0)
+async def test_the_queue_behind_a_scheduled_try_is_bounded(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")]
     with pytest.raises(ActivationFailed):
-        await theatre.dispatcher.submit("a", "default", ignore)
-    accepted = [theatre.dispatcher.submit("a", "default", ignore) for _ in range(2)]
+        await harness.dispatcher.submit("a", "default", ignore)
+    accepted = [harness.dispatcher.submit("a", "default", ignore) for _ in range(2)]
     with pytest.raises(MailboxFull):
-        theatre.dispatcher.submit("a", "default", ignore)
+        harness.dispatcher.submit("a", "default", ignore)
     await asyncio.gather(*accepted)
 
 
-@play(hot_max=1)
-async def test_a_failing_key_holds_up_no_other(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")] * 4
-    failing = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.failed)
-    assert await theatre.dispatcher.submit("b", "default", name) == "b"
+@seeded(hot_max=1)
+async def test_a_failing_key_holds_up_no_other(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")] * 4
+    failing = harness.dispatcher.submit("a", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.failed)
+    assert await harness.dispatcher.submit("b", "default", name) == "b"
     assert not failing.done()
     await failing
 
 
-@play()
-async def test_a_refused_key_is_told_at_once_and_forgotten(theatre: Theatre) -> None:
-    theatre.errors["a"] = [NotFound("agent", "a")]
-    replies = [theatre.dispatcher.submit("a", lane, ignore) for lane in ("one", "two", "two")]
+@seeded()
+async def test_a_refused_key_is_told_at_once_and_forgotten(harness: Harness) -> None:
+    harness.errors["a"] = [NotFound("agent", "a")]
+    replies = [harness.dispatcher.submit("a", lane, ignore) for lane in ("one", "two", "two")]
     errors = await asyncio.gather(*replies, return_exceptions=True)
     assert all(isinstance(error, NotFound) for error in errors)
-    assert theatre.loads == ["a"]
-    assert theatre.dispatcher.status("a").state is ActivationState.unloaded
-    assert theatre.dispatcher.counts().resting == 0
-    assert theatre.states() == [ActivationState.loading, ActivationState.stopping, ActivationState.unloaded]
-    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+    assert harness.loads == ["a"]
+    assert harness.dispatcher.status("a").state is ActivationState.unloaded
+    assert harness.dispatcher.counts().resting == 0
+    assert harness.states() == [ActivationState.loading, ActivationState.stopping, ActivationState.unloaded]
+    assert await harness.dispatcher.submit("a", "default", name) == "a"
 
 
-@play()
-async def test_a_stopped_key_is_refused_and_shown_as_stopped(theatre: Theatre) -> None:
-    theatre.errors["a"] = [AgentStopped("a is stopped")] * 2
+@seeded()
+async def test_a_stopped_key_is_refused_and_shown_as_stopped(harness: Harness) -> None:
+    harness.errors["a"] = [AgentStopped("a is stopped")] * 2
     for _ in range(2):
         with pytest.raises(AgentStopped):
-            await theatre.dispatcher.submit("a", "default", ignore)
-        assert theatre.dispatcher.status("a").state is ActivationState.stopped
-    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+            await harness.dispatcher.submit("a", "default", ignore)
+        assert harness.dispatcher.status("a").state is ActivationState.stopped
+    assert await harness.dispatcher.submit("a", "default", name) == "a"
 
 
-@play()
-async def test_a_refusal_after_failures_is_still_a_refusal(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away"), NotFound("agent", "a")]
+@seeded()
+async def test_a_refusal_after_failures_is_still_a_refusal(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away"), NotFound("agent", "a")]
     with pytest.raises(NotFound):
-        await theatre.dispatcher.submit("a", "default", ignore)
-    assert theatre.dispatcher.status("a").state is ActivationState.unloaded
-    assert theatre.dispatcher.status("a").error is None
+        await harness.dispatcher.submit("a", "default", ignore)
+    assert harness.dispatcher.status("a").state is ActivationState.unloaded
+    assert harness.dispatcher.status("a").error is None
 
 
-@play(activate_s=2.0, attempts_max=1)
-async def test_a_load_that_hangs_is_a_failure(theatre: Theatre) -> None:
-    theatre.load_gate["a"] = asyncio.Event()
+@seeded(activate_s=2.0, attempts_max=1)
+async def test_a_load_that_hangs_is_a_failure(harness: Harness) -> None:
+    harness.load_gate["a"] = asyncio.Event()
     with pytest.raises(ActivationFailed, match=r"longer than 2.0 s"):
-        await theatre.dispatcher.submit("a", "default", ignore)
+        await harness.dispatcher.submit("a", "default", ignore)
 
 
-@play(attempts_max=1)
-async def test_a_load_that_is_cancelled_from_within_is_a_failure(theatre: Theatre) -> None:
-    theatre.errors["a"] = [asyncio.CancelledError()]
+@seeded(attempts_max=1)
+async def test_a_load_that_is_cancelled_from_within_is_a_failure(harness: Harness) -> None:
+    harness.errors["a"] = [asyncio.CancelledError()]
     with pytest.raises(ActivationFailed, match="cancelled from within"):
-        await theatre.dispatcher.submit("a", "default", ignore)
+        await harness.dispatcher.submit("a", "default", ignore)
 
 
-@play()
-async def test_a_job_that_succeeds_ends_the_row_of_failures(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")] * 3
-    await theatre.until_hot()
-    theatre.dispatcher.drop("a", StorageError("away again"))
-    assert theatre.dispatcher.status("a").attempts == 1
+@seeded()
+async def test_a_job_that_succeeds_ends_the_row_of_failures(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")] * 3
+    await harness.until_hot()
+    harness.dispatcher.drop("a", StorageError("away again"))
+    assert harness.dispatcher.status("a").attempts == 1
 
 
-@play(attempts_max=2)
-async def test_a_load_that_succeeds_ends_the_row_of_failed_loads(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")]
+@seeded(attempts_max=2)
+async def test_a_load_that_succeeds_ends_the_row_of_failed_loads(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")]
     with pytest.raises(StorageError):
-        await theatre.dispatcher.submit("a", "default", raising(StorageError("away again")))
-    theatre.errors["a"] = [StorageError("away")]
-    assert await theatre.dispatcher.submit("a", "default", number) == 4
+        await harness.dispatcher.submit("a", "default", raising(StorageError("away again")))
+    harness.errors["a"] = [StorageError("away")]
+    assert await harness.dispatcher.submit("a", "default", number) == 4
 
 
-@play(resting_max=3, attempts_max=1)
-async def test_only_so_many_failures_are_remembered(theatre: Theatre) -> None:
+@seeded(resting_max=3, attempts_max=1)
+async def test_only_so_many_failures_are_remembered(harness: Harness) -> None:
     for n in range(5):
-        theatre.errors[f"k{n}"] = [StorageError("away")]
+        harness.errors[f"k{n}"] = [StorageError("away")]
         with pytest.raises(ActivationFailed):
-            await theatre.dispatcher.submit(f"k{n}", "default", ignore)
-    assert theatre.dispatcher.counts().resting == 3
-    states = [theatre.dispatcher.status(f"k{n}").state for n in range(5)]
+            await harness.dispatcher.submit(f"k{n}", "default", ignore)
+    assert harness.dispatcher.counts().resting == 3
+    states = [harness.dispatcher.status(f"k{n}").state for n in range(5)]
     assert states == [
         ActivationState.unloaded,
         ActivationState.unloaded,
@@ -188,7 +188,7 @@ async def test_only_so_many_failures_are_remembered(theatre: Theatre) -> None:
         ActivationState.failed,
         ActivationState.failed,
     ]
-    assert theatre.states("k0") == [ActivationState.loading, ActivationState.failed, ActivationState.unloaded]
+    assert harness.states("k0") == [ActivationState.loading, ActivationState.failed, ActivationState.unloaded]
 
 
 def test_backoff_doubles_with_jitter_up_to_its_bound() -> None:

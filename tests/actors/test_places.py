@@ -1,4 +1,4 @@
-"""The bound on hot actors: who is put away, who waits, and that nobody waits for ever."""
+"""The bound on loaded actors: which are unloaded, which wait, and that none waits for ever."""
 
 import asyncio
 from typing import Any
@@ -10,64 +10,64 @@ from kelpie.actors.limits import ActorLimits
 from kelpie.actors.slots import ActorSlots
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import NotFound, Overloaded, StorageError
-from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play
+from tests.actors.harness import Handler, Harness, HeldJob, ignore, name, number, seeded
 
 
-def timers(theatre: Theatre) -> int:
-    pending: list[Any] = theatre.loop._timers  # pyright: ignore[reportPrivateUsage]
+def timers(harness: Harness) -> int:
+    pending: list[Any] = harness.loop._timers  # pyright: ignore[reportPrivateUsage]
     return sum(1 for _, _, timer in pending if not timer.cancelled())
 
 
-@play(idle_s=60.0)
-async def test_an_idle_key_is_put_away(theatre: Theatre) -> None:
-    await theatre.until_hot()
+@seeded(idle_s=60.0)
+async def test_an_idle_key_is_put_away(harness: Harness) -> None:
+    await harness.until_hot()
     await asyncio.sleep(59)
-    assert theatre.put_away == []
+    assert harness.unloaded == []
     await asyncio.sleep(2)
-    assert theatre.put_away == ["a"]
-    assert theatre.states()[-2:] == [ActivationState.stopping, ActivationState.unloaded]
-    assert theatre.seen[-1].reason == "idle"
-    assert theatre.dispatcher.counts().hot == 0
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
+    assert harness.unloaded == ["a"]
+    assert harness.states()[-2:] == [ActivationState.stopping, ActivationState.unloaded]
+    assert harness.seen[-1].reason == "idle"
+    assert harness.dispatcher.counts().hot == 0
+    assert await harness.dispatcher.submit("a", "default", number) == 2
 
 
-@play(idle_s=60.0)
-async def test_use_keeps_a_key_hot(theatre: Theatre) -> None:
+@seeded(idle_s=60.0)
+async def test_use_keeps_a_key_hot(harness: Harness) -> None:
     for _ in range(10):
-        await theatre.dispatcher.submit("a", "default", ignore)
+        await harness.dispatcher.submit("a", "default", ignore)
         await asyncio.sleep(40)
-    assert theatre.loads == ["a"]
+    assert harness.loads == ["a"]
 
 
-@play(idle_s=60.0, drain_s=0.0)
-async def test_a_busy_key_is_not_idle(theatre: Theatre) -> None:
-    job = Play("done")
-    reply = theatre.dispatcher.submit("a", "default", job)
+@seeded(idle_s=60.0, drain_s=0.0)
+async def test_a_busy_key_is_not_idle(harness: Harness) -> None:
+    job = HeldJob("done")
+    reply = harness.dispatcher.submit("a", "default", job)
     await asyncio.sleep(600)
-    assert theatre.put_away == []
+    assert harness.unloaded == []
     job.go.set()
     assert await reply == "done"
 
 
-@play(idle_s=60.0, seeds=2)
-async def test_one_timer_serves_all_idle_keys_and_many_are_put_away(theatre: Theatre) -> None:
+@seeded(idle_s=60.0, seeds=2)
+async def test_one_timer_serves_all_idle_keys_and_many_are_put_away(harness: Harness) -> None:
     for n in range(300):
-        await theatre.dispatcher.submit(f"k{n}", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.counts().idle == 300)
-    assert timers(theatre) <= 3, "the sweeper's and this test's own"
+        await harness.dispatcher.submit(f"k{n}", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.counts().idle == 300)
+    assert timers(harness) <= 3, "the sweeper's and this test's own"
     await asyncio.sleep(65)
-    assert len(theatre.put_away) == 300
-    assert timers(theatre) <= 1
+    assert len(harness.unloaded) == 300
+    assert timers(harness) <= 1
 
 
-@play(idle_s=60.0, seeds=2)
-async def test_a_late_sweep_puts_all_away_in_batches(theatre: Theatre) -> None:
+@seeded(idle_s=60.0, seeds=2)
+async def test_a_late_sweep_puts_all_away_in_batches(harness: Harness) -> None:
     for n in range(120):
-        await theatre.dispatcher.submit(f"k{n}", "default", ignore)
-    theatre.loop.stalls(lambda: (100.0, 10**9))
+        await harness.dispatcher.submit(f"k{n}", "default", ignore)
+    harness.loop.stalls(lambda: (100.0, 10**9))
     await asyncio.sleep(1)  # in truth 101: all fall due at once
     await asyncio.sleep(1)
-    assert len(theatre.put_away) == 120
+    assert len(harness.unloaded) == 120
 
 
 async def test_a_place_granted_to_one_who_just_went_away_is_given_on() -> None:
@@ -83,134 +83,134 @@ async def test_a_place_granted_to_one_who_just_went_away_is_given_on() -> None:
     assert places.take_now("c")
 
 
-@play(seeds=1)
-async def test_cold_keys_leave_nothing_behind(theatre: Theatre) -> None:
+@seeded(seeds=1)
+async def test_cold_keys_leave_nothing_behind(harness: Harness) -> None:
     for n in range(200):
-        await theatre.dispatcher.submit(f"k{n}", "default", ignore)
-        await theatre.dispatcher.release(f"k{n}")
-        theatre.errors[f"gone{n}"] = [NotFound("agent", "x")]
+        await harness.dispatcher.submit(f"k{n}", "default", ignore)
+        await harness.dispatcher.release(f"k{n}")
+        harness.errors[f"gone{n}"] = [NotFound("agent", "x")]
         with pytest.raises(NotFound):
-            await theatre.dispatcher.submit(f"gone{n}", "default", ignore)
-        assert theatre.dispatcher.status(f"cold{n}").state is ActivationState.unloaded
-    assert theatre.dispatcher._actors == {}  # pyright: ignore[reportPrivateUsage]
-    assert theatre.dispatcher.counts() == ActorCounts(hot=0, idle=0, pending=0, resting=0)
+            await harness.dispatcher.submit(f"gone{n}", "default", ignore)
+        assert harness.dispatcher.status(f"cold{n}").state is ActivationState.unloaded
+    assert harness.dispatcher._actors == {}  # pyright: ignore[reportPrivateUsage]
+    assert harness.dispatcher.counts() == ActorCounts(hot=0, idle=0, pending=0, resting=0)
     await asyncio.sleep(700)
-    assert timers(theatre) == 0
+    assert timers(harness) == 0
 
 
-@play(hot_max=2)
-async def test_the_least_recently_used_idle_key_makes_room(theatre: Theatre) -> None:
-    await theatre.until_hot("a")
-    await theatre.until_hot("b")
-    await theatre.until_hot("a")
-    await theatre.dispatcher.submit("c", "default", ignore)
-    assert theatre.put_away == ["b"]
-    assert "evicted" in next(t.reason for t in theatre.seen if t.after is ActivationState.stopping)
-    assert theatre.dispatcher.handler("a") is not None
+@seeded(hot_max=2)
+async def test_the_least_recently_used_idle_key_makes_room(harness: Harness) -> None:
+    await harness.until_hot("a")
+    await harness.until_hot("b")
+    await harness.until_hot("a")
+    await harness.dispatcher.submit("c", "default", ignore)
+    assert harness.unloaded == ["b"]
+    assert "evicted" in next(t.reason for t in harness.seen if t.after is ActivationState.stopping)
+    assert harness.dispatcher.handler("a") is not None
 
 
-@play(hot_max=2)
-async def test_a_busy_key_is_never_put_away_for_another(theatre: Theatre) -> None:
-    job = Play("done")
-    reply = theatre.dispatcher.submit("a", "default", job)
+@seeded(hot_max=2)
+async def test_a_busy_key_is_never_put_away_for_another(harness: Harness) -> None:
+    job = HeldJob("done")
+    reply = harness.dispatcher.submit("a", "default", job)
     await job.began.wait()
     for n in range(5):
-        await theatre.dispatcher.submit(f"k{n}", "default", ignore)
-    assert "a" not in theatre.put_away
+        await harness.dispatcher.submit(f"k{n}", "default", ignore)
+    assert "a" not in harness.unloaded
     job.go.set()
     assert await reply == "done"
 
 
-@play(hot_max=1)
-async def test_keys_that_find_no_place_wait_their_turn_in_order(theatre: Theatre) -> None:
-    job = Play()
-    first = theatre.dispatcher.submit("first", "default", job)
+@seeded(hot_max=1)
+async def test_keys_that_find_no_place_wait_their_turn_in_order(harness: Harness) -> None:
+    job = HeldJob()
+    first = harness.dispatcher.submit("first", "default", job)
     await job.began.wait()
     waiting: list[Any] = []
     for n in range(4):
-        waiting.append(theatre.dispatcher.submit(f"k{n}", "default", name))
+        waiting.append(harness.dispatcher.submit(f"k{n}", "default", name))
         await asyncio.sleep(0.1)
-    assert theatre.loads == ["first"]
-    assert theatre.dispatcher.counts().pending == 4
-    assert theatre.dispatcher.status("k0").state is ActivationState.unloaded
+    assert harness.loads == ["first"]
+    assert harness.dispatcher.counts().pending == 4
+    assert harness.dispatcher.status("k0").state is ActivationState.unloaded
     job.go.set()
     await first
     assert await asyncio.gather(*waiting) == ["k0", "k1", "k2", "k3"]
-    assert theatre.loads == ["first", "k0", "k1", "k2", "k3"]
+    assert harness.loads == ["first", "k0", "k1", "k2", "k3"]
 
 
-@play(hot_max=1, pending_max=2)
-async def test_the_queue_for_a_place_is_bounded(theatre: Theatre) -> None:
-    job = Play()
-    first = theatre.dispatcher.submit("first", "default", job)
+@seeded(hot_max=1, pending_max=2)
+async def test_the_queue_for_a_place_is_bounded(harness: Harness) -> None:
+    job = HeldJob()
+    first = harness.dispatcher.submit("first", "default", job)
     await job.began.wait()
-    waiting = [theatre.dispatcher.submit(f"k{n}", "default", name) for n in range(2)]
+    waiting = [harness.dispatcher.submit(f"k{n}", "default", name) for n in range(2)]
     with pytest.raises(Overloaded) as refused:
-        theatre.dispatcher.submit("k2", "default", ignore)
+        harness.dispatcher.submit("k2", "default", ignore)
     assert refused.value.retry_after_s > 0
-    waiting.append(theatre.dispatcher.submit("k1", "default", name))  # it is in the queue already
+    waiting.append(harness.dispatcher.submit("k1", "default", name))  # it is in the queue already
     job.go.set()
     await first
     assert await asyncio.gather(*waiting) == ["k0", "k1", "k1"]
-    assert await theatre.dispatcher.submit("k2", "default", name) == "k2"
+    assert await harness.dispatcher.submit("k2", "default", name) == "k2"
 
 
-@play(hot_max=2, pending_max=4)
-async def test_a_burst_of_cold_keys_takes_the_free_places_first(theatre: Theatre) -> None:
-    replies = [theatre.dispatcher.submit(f"k{n}", "default", name) for n in range(6)]
+@seeded(hot_max=2, pending_max=4)
+async def test_a_burst_of_cold_keys_takes_the_free_places_first(harness: Harness) -> None:
+    replies = [harness.dispatcher.submit(f"k{n}", "default", name) for n in range(6)]
     with pytest.raises(Overloaded):
-        theatre.dispatcher.submit("k6", "default", name)
+        harness.dispatcher.submit("k6", "default", name)
     assert await asyncio.gather(*replies) == [f"k{n}" for n in range(6)]
 
 
-@play(pending_max=3)
-async def test_keys_that_wait_for_a_retry_count_as_waiting(theatre: Theatre) -> None:
+@seeded(pending_max=3)
+async def test_keys_that_wait_for_a_retry_count_as_waiting(harness: Harness) -> None:
     replies: list[Any] = []
     for n in range(3):
-        theatre.errors[f"k{n}"] = [StorageError("away")] * 2
-        replies.append(theatre.dispatcher.submit(f"k{n}", "default", name))
-    await theatre.until(lambda: theatre.dispatcher.counts().pending == 3)
+        harness.errors[f"k{n}"] = [StorageError("away")] * 2
+        replies.append(harness.dispatcher.submit(f"k{n}", "default", name))
+    await harness.until(lambda: harness.dispatcher.counts().pending == 3)
     with pytest.raises(Overloaded):
-        theatre.dispatcher.submit("k3", "default", ignore)
+        harness.dispatcher.submit("k3", "default", ignore)
     assert await asyncio.gather(*replies) == ["k0", "k1", "k2"]
 
 
-@play(hot_max=1, place_wait_s=5.0)
-async def test_actors_that_wait_for_each_other_do_not_deadlock(theatre: Theatre) -> None:
+@seeded(hot_max=1, place_wait_s=5.0)
+async def test_actors_that_wait_for_each_other_do_not_deadlock(harness: Harness) -> None:
     async def ask_b(_: Handler) -> str:
-        return await theatre.dispatcher.submit("b", "default", name)
+        return await harness.dispatcher.submit("b", "default", name)
 
-    with pytest.raises(Overloaded, match="slots"):
-        await theatre.dispatcher.submit("a", "default", ask_b)
-    assert theatre.dispatcher.status("b").state is ActivationState.unloaded
-    assert await theatre.dispatcher.submit("b", "default", name) == "b"
+    with pytest.raises(Overloaded, match="slots for active agents are busy"):
+        await harness.dispatcher.submit("a", "default", ask_b)
+    assert harness.dispatcher.status("b").state is ActivationState.unloaded
+    assert await harness.dispatcher.submit("b", "default", name) == "b"
 
 
-@play(hot_max=1)
-async def test_a_job_for_a_key_that_is_being_evicted_runs_on_its_next_activation(theatre: Theatre) -> None:
-    await theatre.until_hot("a")
-    theatre.put_away_gate["a"] = asyncio.Event()
-    other = theatre.dispatcher.submit("b", "default", name)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
-    again = theatre.dispatcher.submit("a", "default", number)
-    theatre.put_away_gate["a"].set()
+@seeded(hot_max=1)
+async def test_a_job_for_a_key_that_is_being_evicted_runs_on_its_next_activation(harness: Harness) -> None:
+    await harness.until_hot("a")
+    harness.unload_gate["a"] = asyncio.Event()
+    other = harness.dispatcher.submit("b", "default", name)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.stopping)
+    again = harness.dispatcher.submit("a", "default", number)
+    harness.unload_gate["a"].set()
     assert await other == "b"
     assert await again == 3
-    assert theatre.loads == ["a", "b", "a"]
+    assert harness.loads == ["a", "b", "a"]
 
 
-@play(hot_max=1, deactivate_s=2.0)
-async def test_an_eviction_that_hangs_frees_its_place_in_the_end(theatre: Theatre) -> None:
-    await theatre.until_hot("a")
-    theatre.put_away_gate["a"] = asyncio.Event()
-    assert await theatre.dispatcher.submit("b", "default", name) == "b"
+@seeded(hot_max=1, deactivate_s=2.0)
+async def test_an_eviction_that_hangs_frees_its_place_in_the_end(harness: Harness) -> None:
+    await harness.until_hot("a")
+    harness.unload_gate["a"] = asyncio.Event()
+    assert await harness.dispatcher.submit("b", "default", name) == "b"
 
 
-@play(hot_max=3, seeds=12)
-async def test_many_keys_through_few_places(theatre: Theatre) -> None:
+@seeded(hot_max=3, seeds=12)
+async def test_many_keys_through_few_places(harness: Harness) -> None:
     async def call(n: int) -> None:
         for _ in range(5):
-            assert await theatre.dispatcher.submit(f"k{n}", "default", name) == f"k{n}"
+            assert await harness.dispatcher.submit(f"k{n}", "default", name) == f"k{n}"
 
     await asyncio.gather(*(asyncio.create_task(call(n)) for n in range(20)))
-    assert theatre.dispatcher.counts().hot <= 3
+    assert harness.dispatcher.counts().hot <= 3

@@ -11,7 +11,7 @@ import pytest
 
 from kelpie.actors.reply import Reply
 from kelpie.observe import logs
-from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
+from tests.actors.harness import Handler, Harness, HeldJob, ignore, name, number, raising, seeded
 
 request: ContextVar[str] = ContextVar("request", default="none")
 
@@ -28,12 +28,12 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-@play()
-async def test_a_caller_that_is_cancelled_leaves_the_job_running(theatre: Theatre) -> None:
-    running, waiting = Play(), Play()
+@seeded()
+async def test_a_caller_that_is_cancelled_leaves_the_job_running(harness: Harness) -> None:
+    running, waiting = HeldJob(), HeldJob()
 
-    async def call(job: Play) -> None:
-        await theatre.dispatcher.submit("a", "default", job)
+    async def call(job: HeldJob) -> None:
+        await harness.dispatcher.submit("a", "default", job)
 
     callers = [asyncio.create_task(call(running))]
     await running.began.wait()
@@ -49,28 +49,28 @@ async def test_a_caller_that_is_cancelled_leaves_the_job_running(theatre: Theatr
     assert not running.cancelled and not waiting.cancelled
 
 
-@play()
-async def test_a_reply_may_be_dropped(theatre: Theatre) -> None:
-    job = Play()
-    theatre.dispatcher.submit("a", "default", job)
+@seeded()
+async def test_a_reply_may_be_dropped(harness: Harness) -> None:
+    job = HeldJob()
+    harness.dispatcher.submit("a", "default", job)
     await job.began.wait()
     job.go.set()
-    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+    assert await harness.dispatcher.submit("a", "default", name) == "a"
 
 
 @pytest.mark.parametrize("way", ["dropped", "cancelled", "no longer waited for"])
 def test_an_error_nobody_waits_for_is_logged_once(way: str, sink: io.StringIO) -> None:
-    @play(seeds=1)
-    async def run(theatre: Theatre) -> None:
-        job = Play(error=ZeroDivisionError("lost and found"))
-        reply = theatre.dispatcher.submit("a", "default", job)
+    @seeded(seeds=1)
+    async def run(harness: Harness) -> None:
+        job = HeldJob(error=ZeroDivisionError("lost and found"))
+        reply = harness.dispatcher.submit("a", "default", job)
         await job.began.wait()
         if way == "cancelled":
             reply.cancel()
         elif way == "no longer waited for":
             await asyncio.wait([reply], timeout=1)
         job.go.set()
-        await theatre.dispatcher.submit("a", "default", ignore)
+        await harness.dispatcher.submit("a", "default", ignore)
 
     run(0)
     (line,) = lines(sink)
@@ -99,30 +99,30 @@ async def _with_timeout(reply: Reply[None]) -> None:
 
 @pytest.mark.parametrize("wait_for", [_plainly, _with_wait, _with_timeout, asyncio.gather, asyncio.shield])
 def test_an_error_somebody_waits_for_is_not_logged(wait_for: Any, sink: io.StringIO) -> None:
-    @play(seeds=1)
-    async def run(theatre: Theatre) -> None:
+    @seeded(seeds=1)
+    async def run(harness: Harness) -> None:
         with pytest.raises(ZeroDivisionError):
-            await wait_for(theatre.dispatcher.submit("a", "default", raising(ZeroDivisionError())))
+            await wait_for(harness.dispatcher.submit("a", "default", raising(ZeroDivisionError())))
 
     run(0)
     assert sink.getvalue() == ""
 
 
-@play()
-async def test_a_job_that_ends_as_cancelled_is_an_error_and_not_a_cancelled_caller(theatre: Theatre) -> None:
+@seeded()
+async def test_a_job_that_ends_as_cancelled_is_an_error_and_not_a_cancelled_caller(harness: Harness) -> None:
     with pytest.raises(Exception, match="nobody cancelled it"):
-        await theatre.dispatcher.submit("a", "default", raising(asyncio.CancelledError()))
-    assert await theatre.dispatcher.submit("a", "default", number) == 1
+        await harness.dispatcher.submit("a", "default", raising(asyncio.CancelledError()))
+    assert await harness.dispatcher.submit("a", "default", number) == 1
 
 
-@play()
-async def test_each_job_runs_in_its_submitters_context(theatre: Theatre) -> None:
+@seeded()
+async def test_each_job_runs_in_its_submitters_context(harness: Harness) -> None:
     async def read(_: Handler) -> str:
         return request.get()
 
     async def call(value: str) -> str:
         request.set(value)
-        return await theatre.dispatcher.submit("a", "default", read)
+        return await harness.dispatcher.submit("a", "default", read)
 
     asked = [f"request {n}" for n in range(5)]
     assert await asyncio.gather(*(asyncio.create_task(call(value)) for value in asked)) == asked

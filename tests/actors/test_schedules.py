@@ -18,7 +18,7 @@ from kelpie.core.errors import AgentStopped, Fenced, KelpieError, MailboxFull, N
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
 from kelpie.world.clock import SystemClock
-from tests.actors.theatre import Handler, Theatre, name
+from tests.actors.harness import Handler, Harness, name
 
 KEYS = ("a", "b", "c", "d", "e")
 LANES = ("one", "two")
@@ -44,9 +44,9 @@ class Storm:
 
     def __init__(self, loop: SimLoop) -> None:
         self.rng = loop.rng("storm")
-        self.theatre = Theatre(loop, LIMITS)
-        self.theatre.before_load = self._load
-        self.theatre.before_put_away = self._put_away
+        self.harness = Harness(loop, LIMITS)
+        self.harness.before_load = self._load
+        self.harness.before_unload = self._put_away
         self.accepted: dict[int, asyncio.Future[Any]] = {}
         self.ran: dict[int, None] = {}
         self.lane_of: dict[int, tuple[str, str]] = {}
@@ -64,7 +64,7 @@ class Storm:
     async def _put_away(self, key: str) -> None:
         await asyncio.sleep(self.rng.choice((0, 0, 0.1, 1.0, 5.0)))
         if self.rng.random() < 0.1:
-            raise StorageError(f"{key} could not be put away")
+            raise StorageError(f"{key} could not be unloaded")
 
     def job(self, n: int, key: str, lane: str) -> Callable[[Handler], Awaitable[int]]:
         duration_s = self.rng.choice((0, 0, 0.01, 0.5, 3.0))
@@ -78,7 +78,7 @@ class Storm:
             self.began[key, lane].append(n)
             try:
                 await asyncio.sleep(duration_s)
-                assert handler.alive, "put away under a running job"
+                assert handler.alive, "unloaded under a running job"
                 if error is not None:
                     raise error
                 return n
@@ -92,7 +92,7 @@ class Storm:
             await asyncio.sleep(self.rng.choice((0, 0, 0.1, 1.0)))
             key, lane = self.rng.choice(KEYS), self.rng.choice(LANES)
             try:
-                reply = self.theatre.dispatcher.submit(key, lane, self.job(n, key, lane))
+                reply = self.harness.dispatcher.submit(key, lane, self.job(n, key, lane))
             except (Overloaded, AgentStopped):
                 continue
             self.accepted[n] = reply
@@ -102,7 +102,7 @@ class Storm:
                 await asyncio.wait([reply], timeout=patience_s)
 
     async def operator(self) -> None:
-        dispatcher = self.theatre.dispatcher
+        dispatcher = self.harness.dispatcher
         for _ in range(15):
             await asyncio.sleep(self.rng.choice((0, 0.1, 0.5, 2.0)))
             key = self.rng.choice(KEYS)
@@ -124,15 +124,15 @@ class Storm:
             await asyncio.sleep(self.rng.choice((0, 2.0, 60.0)))
         else:
             await asyncio.sleep(self.rng.choice((0.1, 1.0, 4.0)))
-        await self.theatre.dispatcher.close(self.rng.choice((0, 0.5, 5.0)))
-        counts = self.theatre.dispatcher.counts()
+        await self.harness.dispatcher.close(self.rng.choice((0, 0.5, 5.0)))
+        counts = self.harness.dispatcher.counts()
         assert (counts.hot, counts.idle, counts.pending) == (0, 0, 0)
         await asyncio.wait(tasks)
         self.check()
 
     def check(self) -> None:
-        assert self.theatre.wrong == []
-        assert not self.theatre.live and not self.theatre.loading and not self.running
+        assert self.harness.wrong == []
+        assert not self.harness.live and not self.harness.loading and not self.running
         for n, reply in self.accepted.items():
             assert reply.done(), f"job {n} was accepted and never answered"
             error = reply.exception()

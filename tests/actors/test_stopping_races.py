@@ -6,37 +6,37 @@ import pytest
 
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import AgentStopped, NotFound, StorageError
-from tests.actors.theatre import Play, Theatre, ignore, name, number, play
+from tests.actors.harness import Harness, HeldJob, ignore, name, number, seeded
 
 
-@play()
-async def test_stopping_while_loading(theatre: Theatre) -> None:
-    theatre.load_gate["a"] = asyncio.Event()
-    reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
-    stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
+@seeded()
+async def test_stopping_while_loading(harness: Harness) -> None:
+    harness.load_gate["a"] = asyncio.Event()
+    reply = harness.dispatcher.submit("a", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.loading)
+    stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await reply
     assert (await stopping).state is ActivationState.stopped
-    assert theatre.states() == [ActivationState.loading, ActivationState.stopping, ActivationState.stopped]
-    assert theatre.dispatcher.counts().hot == 0
-    del theatre.load_gate["a"]
-    assert await theatre.dispatcher.submit("a", "default", number) == 2
+    assert harness.states() == [ActivationState.loading, ActivationState.stopping, ActivationState.stopped]
+    assert harness.dispatcher.counts().hot == 0
+    del harness.load_gate["a"]
+    assert await harness.dispatcher.submit("a", "default", number) == 2
 
 
-@play(cancel_s=2.0, deactivate_s=1.0)
-async def test_a_load_that_succeeds_although_it_was_cancelled_is_put_away(theatre: Theatre) -> None:
+@seeded(cancel_s=2.0, deactivate_s=1.0)
+async def test_a_load_that_succeeds_although_it_was_cancelled_is_put_away(harness: Harness) -> None:
     async def stubborn(_: str) -> None:
         try:
             await asyncio.sleep(5)
         except asyncio.CancelledError:
             return
 
-    theatre.before_load = stubborn
-    reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
-    await theatre.dispatcher.stop("a", "by the operator")
-    assert theatre.put_away == ["a"]
+    harness.before_load = stubborn
+    reply = harness.dispatcher.submit("a", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.loading)
+    await harness.dispatcher.stop("a", "by the operator")
+    assert harness.unloaded == ["a"]
     with pytest.raises(AgentStopped):
         await reply
 
@@ -49,12 +49,12 @@ def test_a_load_that_answers_its_cancellation_with_an_error_changes_nothing(erro
         except asyncio.CancelledError:
             raise error from None
 
-    @play()
-    async def run(theatre: Theatre) -> None:
-        theatre.before_load = touchy
-        reply = theatre.dispatcher.submit("a", "default", ignore)
-        await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
-        stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
+    @seeded()
+    async def run(harness: Harness) -> None:
+        harness.before_load = touchy
+        reply = harness.dispatcher.submit("a", "default", ignore)
+        await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.loading)
+        stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
         with pytest.raises(AgentStopped):
             await reply
         status = await stopping
@@ -64,8 +64,8 @@ def test_a_load_that_answers_its_cancellation_with_an_error_changes_nothing(erro
         run(seed)
 
 
-@play(cancel_s=1.0)
-async def test_a_load_that_will_not_be_cancelled_does_not_hold_up_the_stop(theatre: Theatre) -> None:
+@seeded(cancel_s=1.0)
+async def test_a_load_that_will_not_be_cancelled_does_not_hold_up_the_stop(harness: Harness) -> None:
     go = asyncio.Event()
 
     async def stubborn(_: str) -> None:
@@ -75,88 +75,88 @@ async def test_a_load_that_will_not_be_cancelled_does_not_hold_up_the_stop(theat
             except asyncio.CancelledError:
                 continue
 
-    theatre.before_load = stubborn
-    reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
-    await theatre.dispatcher.stop("a", "by the operator")
+    harness.before_load = stubborn
+    reply = harness.dispatcher.submit("a", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.loading)
+    await harness.dispatcher.stop("a", "by the operator")
     with pytest.raises(AgentStopped):
         await reply
-    assert theatre.dispatcher.counts().hot == 0
+    assert harness.dispatcher.counts().hot == 0
     go.set()
-    await theatre.until(lambda: theatre.put_away == ["a"])
-    assert theatre.dispatcher.status("a").state is ActivationState.stopped
+    await harness.until(lambda: harness.unloaded == ["a"])
+    assert harness.dispatcher.status("a").state is ActivationState.stopped
 
 
-@play()
-async def test_stopping_a_key_in_its_backoff(theatre: Theatre) -> None:
-    theatre.errors["a"] = [StorageError("away")] * 5
-    reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.failed)
-    stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
+@seeded()
+async def test_stopping_a_key_in_its_backoff(harness: Harness) -> None:
+    harness.errors["a"] = [StorageError("away")] * 5
+    reply = harness.dispatcher.submit("a", "default", ignore)
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.failed)
+    stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await reply
     status = await stopping
     assert (status.state, status.error) == (ActivationState.stopped, None)
     await asyncio.sleep(60)
-    assert theatre.loads == ["a"]
+    assert harness.loads == ["a"]
 
 
-@play(hot_max=1)
-async def test_stopping_a_key_that_waits_for_a_place(theatre: Theatre) -> None:
-    job = Play()
-    first = theatre.dispatcher.submit("first", "default", job)
+@seeded(hot_max=1)
+async def test_stopping_a_key_that_waits_for_a_place(harness: Harness) -> None:
+    job = HeldJob()
+    first = harness.dispatcher.submit("first", "default", job)
     await job.began.wait()
-    waiting = theatre.dispatcher.submit("a", "default", ignore)
-    third = theatre.dispatcher.submit("third", "default", name)
+    waiting = harness.dispatcher.submit("a", "default", ignore)
+    third = harness.dispatcher.submit("third", "default", name)
     await asyncio.sleep(1)
-    stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
+    stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await waiting
     await stopping
-    assert theatre.states() == [ActivationState.stopped]
+    assert harness.states() == [ActivationState.stopped]
     job.go.set()
     await first
     assert await third == "third"
-    assert "a" not in theatre.loads
+    assert "a" not in harness.loads
 
 
-@play()
-async def test_stopping_a_key_that_is_being_put_away(theatre: Theatre) -> None:
-    await theatre.until_hot()
-    theatre.put_away_gate["a"] = asyncio.Event()
-    releasing = asyncio.create_task(theatre.dispatcher.release("a"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
-    waiting = theatre.dispatcher.submit("a", "default", ignore)
-    stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
+@seeded()
+async def test_stopping_a_key_that_is_being_put_away(harness: Harness) -> None:
+    await harness.until_hot()
+    harness.unload_gate["a"] = asyncio.Event()
+    releasing = asyncio.create_task(harness.dispatcher.release("a"))
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.stopping)
+    waiting = harness.dispatcher.submit("a", "default", ignore)
+    stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await waiting
-    theatre.put_away_gate["a"].set()
+    harness.unload_gate["a"].set()
     await releasing
     assert (await stopping).state is ActivationState.stopped
-    assert theatre.put_away == ["a"]
+    assert harness.unloaded == ["a"]
 
 
-@play()
-async def test_stopping_a_key_that_broke(theatre: Theatre) -> None:
-    job = Play("late")
-    running = theatre.dispatcher.submit("a", "default", job)
+@seeded()
+async def test_stopping_a_key_that_broke(harness: Harness) -> None:
+    job = HeldJob("late")
+    running = harness.dispatcher.submit("a", "default", job)
     await job.began.wait()
-    theatre.dispatcher.drop("a", StorageError("away"))
-    assert theatre.dispatcher.status("a").state is ActivationState.failed
-    stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
+    harness.dispatcher.drop("a", StorageError("away"))
+    assert harness.dispatcher.status("a").state is ActivationState.failed
+    stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.stopping)
     job.go.set()
     assert await running == "late"
     assert (await stopping).state is ActivationState.stopped
 
 
-@play()
-async def test_a_stop_whose_caller_goes_away_is_carried_out(theatre: Theatre) -> None:
-    await theatre.until_hot()
-    theatre.put_away_gate["a"] = asyncio.Event()
-    stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
+@seeded()
+async def test_a_stop_whose_caller_goes_away_is_carried_out(harness: Harness) -> None:
+    await harness.until_hot()
+    harness.unload_gate["a"] = asyncio.Event()
+    stopping = asyncio.create_task(harness.dispatcher.stop("a", "by the operator"))
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.stopping)
     stopping.cancel()
     await asyncio.wait([stopping])
-    theatre.put_away_gate["a"].set()
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopped)
+    harness.unload_gate["a"].set()
+    await harness.until(lambda: harness.dispatcher.status("a").state is ActivationState.stopped)

@@ -14,7 +14,7 @@ class UnknownAgent(CallerError):
 
 
 def find(client: Client, who: str) -> dict[str, Any]:
-    """Returns the agent with this id or name. Raises UnknownAgent with the existing names, Unreachable or Refused."""
+    """Returns the agent with this id or name. Raises UnknownAgent with the known names, Unreachable, ErrorResponse."""
     if who.startswith("agent-"):
         found = _by_id(client, who)
         if found is not None:

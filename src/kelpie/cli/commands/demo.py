@@ -19,7 +19,7 @@ _NEW = {
 
 
 def demo(client: Client) -> int:
-    """Creates the demo agent if there is none and prints what to try. Raises Unreachable or Refused."""
+    """Creates the demo agent if there is none and prints what to try. Raises Unreachable or ErrorResponse."""
     found = client.get("/v1/agents/", name=NAME, limit=1)
     agent = found[0] if found else client.post("/v1/agents/", _NEW)
     print(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))

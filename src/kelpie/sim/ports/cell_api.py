@@ -63,14 +63,14 @@ class _CellApiServer(Server):
 
 
 class _CellListener:
-    def __init__(self, door: SimCellApi, api: CellApi) -> None:
-        self._door = door
+    def __init__(self, api_socket: SimCellApi, api: CellApi) -> None:
+        self._api_socket = api_socket
         self._api = api
 
     async def close(self) -> None:
-        self._door.close()
+        self._api_socket.close()
         await self._api.end()
-        self._door.over()
+        self._api_socket.over()
 
 
 def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[ServedListener]]:

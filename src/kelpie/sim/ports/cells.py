@@ -47,7 +47,7 @@ class CellEnvironment:
     cells: "SimCells"
     request: Mapping[str, Any]
     env: Mapping[str, str]
-    door: SimCellApi
+    api_socket: SimCellApi
     mounts: tuple[Mount, ...]
     left_behind: list[asyncio.Task[None]]
     confinement: Confinement  # what it is held to
@@ -64,7 +64,9 @@ class CellEnvironment:
     async def ask(self, method: str, path: str, body: Any = None, *, passport: str | None = None) -> Response:
         """Sends a request to Kelpie's API, with the passport of this cell or another one. Raises ConnectionLost."""
         headers = {"authorization": f"Bearer {passport or self.env.get('LETTA_API_KEY', '')}"}
-        asking = self.door.client(self.cells.faults).request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
+        asking = self.api_socket.client(self.cells.faults).request(
+            method, path, body, headers=headers, timeout_s=FOR_EVER_S
+        )
         faults = self.cells.faults
         if faults.fires(Fault.process_crash, _CALLING):
             raise CellBroke(await self._break_during(asking, _broken(b"killed while it asked")))
@@ -105,10 +107,10 @@ async def no_code(inside: CellEnvironment) -> Any:
 class SimCell:
     """One cell. Its output is on `output`, as with a real one."""
 
-    def __init__(self, cells: "SimCells", door: SimCellApi, mounts: tuple[Mount, ...]) -> None:
+    def __init__(self, cells: "SimCells", api_socket: SimCellApi, mounts: tuple[Mount, ...]) -> None:
         self._mounts = mounts
-        self.sockets: CellSockets | None = CellSockets(api=door, egress=_ClosedSocket())
-        self._door = door
+        self.sockets: CellSockets | None = CellSockets(api=api_socket, egress=_ClosedSocket())
+        self._api_socket = api_socket
         self._cells = cells
         self._left = OrderOutput(code=None, result=None, stdout=b"", stderr=b"")
         self._dead = cells.faults.fires(Fault.process_crash, "cells.waiting")
@@ -130,7 +132,7 @@ class SimCell:
             self._cells,
             json.loads(order.request),
             order.env,
-            self._door,
+            self._api_socket,
             self._mounts,
             self._left_behind,
             order.confinement,
@@ -161,7 +163,7 @@ class SimCell:
         self._dead = True
         for task in self._left_behind:
             task.cancel()
-        self._door.close()
+        self._api_socket.close()
 
 
 class SimCells:

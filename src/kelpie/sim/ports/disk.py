@@ -50,7 +50,7 @@ class Disk:
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
-        self.shelf = PackageDisk()
+        self.package_disk = PackageDisk()
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()

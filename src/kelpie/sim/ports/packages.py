@@ -32,31 +32,31 @@ class PackageDisk:
 class SimPackages:
     """For one life of a node."""
 
-    def __init__(self, faults: Faults, node: Node, shelf: PackageDisk) -> None:
+    def __init__(self, faults: Faults, node: Node, package_disk: PackageDisk) -> None:
         self._loop = loop = running()
         self._faults = faults
         self._node = node
-        self._shelf = shelf
+        self._package_disk = package_disk
         self._rng = loop.rng(f"packages/{node}")
 
     def find(self, wanted: RequiredPackages) -> str | None:
         name = path_of(wanted)
-        return name if name in self._shelf.whole else None
+        return name if name in self._package_disk.whole else None
 
     async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
-        name, shelf = path_of(wanted), self._shelf
-        shelf.begun.append(name)
-        shelf.unfinished.append(name)
+        name, package_disk = path_of(wanted), self._package_disk
+        package_disk.begun.append(name)
+        package_disk.unfinished.append(name)
         await asyncio.sleep(self._rng.uniform(*INSTALL_S))
         if self._faults.fires(Fault.crash_before_write, PLACE):
             self._node.crash()
             await asyncio.sleep(0)  # does not return
         if self._faults.fires(Fault.process_crash, PLACE):
-            shelf.unfinished.remove(name)
-            shelf.failed.append((self._loop.time(), name))
+            package_disk.unfinished.remove(name)
+            package_disk.failed.append((self._loop.time(), name))
             raise ToolError(f"{wanted.index} could not install {', '.join(wanted.lines)}: {SAID}")
-        shelf.unfinished.remove(name)
-        shelf.whole.add(name)
+        package_disk.unfinished.remove(name)
+        package_disk.whole.add(name)
         if self._faults.fires(Fault.crash_after_write, PLACE):
             self._node.crash()
             await asyncio.sleep(0)

@@ -1,1 +1,1 @@
-"""The interface of a tool call: arguments, capabilities, results, access to our API."""
+"""The interface of a tool call: arguments, capabilities, results, access to Kelpie's API."""

@@ -1,7 +1,7 @@
-"""Messages between agents: what the receiver reads, and what must be true before one is sent.
+"""Messages between agents: the text that the receiver reads, and the checks before one is sent.
 
-The receiver learns who speaks and what becomes of its answer. Nobody is asked who waits for the answer, and a message
-of a person leads to a bounded number of messages between agents.
+The receiver learns its sender and what becomes of its answer. An agent that waits for the answer is never asked, and
+one message of a user leads to a bounded number of messages between agents.
 """
 
 from kelpie.core.agents.agent import Agent
@@ -19,7 +19,7 @@ def question(sender: Agent, words: str) -> NewMessage:
 
 
 def notice(sender: Agent, words: str) -> NewMessage:
-    """A message that nobody waits for."""
+    """A message whose sender does not wait."""
     return _letter(sender, "It is not waiting for a reply. To answer, send it a message with a tool.", words)
 
 
@@ -29,7 +29,7 @@ def _letter(sender: Agent, remark: str, words: str) -> NewMessage:
 
 
 def address(text: str) -> AgentId:
-    """The agent that is meant. Raises ToolError for what is no agent's id."""
+    """The receiving agent. Raises ToolError for an invalid id of an agent."""
     try:
         return AgentId.parse(text.strip())
     except InvalidId as error:
@@ -37,7 +37,7 @@ def address(text: str) -> AgentId:
 
 
 def words(text: str) -> str:
-    """What is to be said. Raises ToolError when it is nothing or too much."""
+    """The text of the message. Raises ToolError when it is empty or too long."""
     if not text.strip():
         raise ToolError("Nothing was sent: 'message' is empty.")
     if len(text) > CHARS_MAX:
@@ -46,7 +46,7 @@ def words(text: str) -> str:
 
 
 def refuse_endless(chain: AgentChain) -> None:
-    """Raises ToolError when one message of a person has led to too many between agents."""
+    """Raises ToolError when one message of a user has led to too many between agents."""
     if chain.is_spent:
         raise ToolError(
             f"Nothing was sent: agents have already exchanged {HOPS_MAX} messages since the last message from a "
@@ -55,7 +55,7 @@ def refuse_endless(chain: AgentChain) -> None:
 
 
 def refuse_ring(chain: AgentChain, sender: AgentId, other: AgentId) -> None:
-    """Raises ToolError when the one who is to be asked waits for this very answer."""
+    """Raises ToolError when the receiver waits for this very answer."""
     if other == sender:
         raise ToolError("Nothing was sent: this is your own id.")
     if other in chain.waiting:

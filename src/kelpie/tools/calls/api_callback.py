@@ -1,5 +1,6 @@
-"""The way back for the code of a tool: a passport that is good while the tool runs, and the environment variables in
-which `letta-client` looks for it. The address leads out of the cell to us and to nobody else."""
+"""API access for the code of a tool: a passport that is valid while the tool runs, and the environment variables in
+which `letta-client` looks for it. The address leads from the cell to Kelpie and nowhere else.
+"""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -20,14 +21,14 @@ BASE_URL = f"http://127.0.0.1:{API_PORT}"
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """What a job needs for its code to call back."""
+    """The passport and the variables that a job needs for its code to call back."""
 
     passport: str
     env: Mapping[str, str]
 
 
 class ApiCallback:
-    """Opens the way back for one call at a time."""
+    """Opens API access for one call at a time."""
 
     def __init__(self, passports: Passports, clock: Clock) -> None:
         self._passports = passports
@@ -35,7 +36,7 @@ class ApiCallback:
 
     @contextmanager
     def opened(self, tool: Tool, call: CallContext, wall_s: float) -> Generator[ApiAccess]:
-        """Open until the block ends. Raises ToolError when too many tools run."""
+        """API access until the block ends. Raises ToolError when too many tools run."""
         agent = call.agent
         passport = Passport(
             agent_id=agent.id,

@@ -1,4 +1,4 @@
-"""Whether an agent's tool waits for a human's word: a rule of the agent that is switched on and off by tool name."""
+"""The approval rule of an agent's tool: switched on and off by tool name."""
 
 from kelpie.core.agents.agent import ToolRule
 from kelpie.core.ids import AgentId
@@ -10,7 +10,7 @@ RULE = "requires_approval"
 
 
 def switch(tx: Tx, agent_id: AgentId, tool_name: str, on: bool, now: Micros) -> bool:
-    """Sets the rule for the tool, which the agent may not have yet; False when it was so already. Raises NotFound."""
+    """Sets the rule for the tool, which the agent may not have yet; False when nothing changed. Raises NotFound."""
     rules = agents.get(tx, agent_id).tool_rules
     others = tuple(rule for rule in rules if not (rule.type == RULE and rule.tool_name == tool_name))
     if (len(others) < len(rules)) == on:

@@ -1,9 +1,9 @@
-"""Checks a model's arguments against a tool's JSON schema, for the part of JSON schema that tools use.
+"""Check of a model's arguments against a tool's JSON schema, for the part of JSON schema that tools use.
 
-Small slips that lose nothing are mended (`"5"` for a number, a list written as JSON text, null for what was left out);
-everything else raises ToolError with a sentence that the model can act on. What a schema says beyond types, choices,
-sizes and limits (a `pattern`, a `format`) is left to the tool itself. A schema is whatever somebody has stored: what
-is not as it should be in one says nothing.
+Small mistakes that lose nothing are repaired (`"5"` for a number, a list written as JSON text, null for an omitted
+value); everything else raises ToolError with a sentence that the model can act on. Parts of a schema beyond types,
+choices, sizes and limits (a `pattern`, a `format`) are left to the tool itself. A stored schema may hold anything: an
+invalid part of it is ignored.
 """
 
 import json
@@ -27,7 +27,7 @@ Schema = Mapping[str, Any]
 
 
 def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as the tool may be given them. `json_schema` is the tool's: {name, description, parameters}.
+    """The arguments in the form the tool takes. `json_schema` is the tool's: {name, description, parameters}.
 
     Raises ToolError for a missing, unknown or wrong argument.
     """
@@ -36,7 +36,7 @@ def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[s
 
 
 class _Check:
-    """One look at arguments; knows the definitions that the schema refers to."""
+    """One check of arguments; knows the definitions that the schema refers to."""
 
     def __init__(self, parameters: Schema) -> None:
         self._definitions: dict[str, Schema] = {
@@ -74,13 +74,13 @@ class _Check:
     def _value(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if depth > _DEPTH_MAX:
             raise ToolError(f"The argument '{path}' is nested too deeply.")
-        schema = self._meant(schema)
+        schema = self._resolved(schema)
         choices = _choices(schema)
         if choices:
             return self._first_fit(choices, value, path, depth)
         kinds = kinds_of.named(schema)
         if kinds and not any(kinds_of.holds(value, kind) for kind in kinds):
-            value = _mended(value, kinds, path)
+            value = _repaired(value, kinds, path)
         if isinstance(value, float) and "number" not in kinds and "integer" in kinds:
             value = int(value)  # 5.0 is a whole number
         _check_choice(schema, value, path)
@@ -93,8 +93,10 @@ class _Check:
             return self.object(schema, cast("dict[str, Any]", value), path, depth + 1)
         return value
 
-    def _meant(self, schema: Any) -> Schema:
-        """What a schema says once references are followed. One that is no object, or leads nowhere, allows anything."""
+    def _resolved(self, schema: Any) -> Schema:
+        """The schema once references are followed. One that is no object, or whose reference is missing, allows
+        anything.
+        """
         for _ in range(_DEPTH_MAX):
             if not isinstance(schema, Mapping):
                 return {}
@@ -115,8 +117,8 @@ class _Check:
             yield schema.get("items", {})
 
     def _first_fit(self, choices: Sequence[Any], value: Any, path: str, depth: int) -> Any:
-        """The value as the first choice that takes it; those that take it as it is come before those that mend it."""
-        meant = [self._meant(choice) for choice in choices]
+        """The value as the first choice that takes it; those that take it unchanged come first."""
+        meant = [self._resolved(choice) for choice in choices]
         exact = [one for one in meant if any(kinds_of.holds(value, kind) for kind in kinds_of.named(one))]
         problem: ToolError | None = None
         for choice in [*exact, *meant]:
@@ -127,7 +129,7 @@ class _Check:
         raise problem or ToolError(f"The argument '{path}' has none of the allowed types.")
 
     def _allows_null(self, schema: Any, depth: int) -> bool:
-        schema = self._meant(schema)
+        schema = self._resolved(schema)
         choices = _choices(schema)
         kinds = kinds_of.named(schema)
         if not kinds and not choices:
@@ -179,7 +181,7 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
 
 
-def _mended(value: Any, kinds: Sequence[str], path: str) -> Any:
+def _repaired(value: Any, kinds: Sequence[str], path: str) -> Any:
     """A text that spells a value of the right kind becomes that value. Raises ToolError for everything else."""
     if isinstance(value, str) and "string" not in kinds:
         try:

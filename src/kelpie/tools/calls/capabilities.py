@@ -1,7 +1,7 @@
-"""What the tools of the registry are known by: where each comes from, and what it can reach.
+"""Kinds and capabilities of tools: the origin of each, and what it can reach.
 
-Of our own that is written down here; whatever runs code of somebody else can at least do that, and reaches what its
-author has declared beside it. A declaration adds and never takes away.
+Those of built-in tools are listed here; a tool with custom code can at least run code, and reaches what its author has
+declared beside it. A declaration adds and never takes away.
 """
 
 from kelpie.core.permissions.tool_permissions import Capability, Subject, ToolKind
@@ -38,7 +38,7 @@ def kind_of(tool: Tool) -> ToolKind:
 
 
 def subject_of(tool: Tool) -> Subject:
-    """The tool as lists of permissions see it. One of ours that is not named here can reach memory: most do."""
+    """The tool as lists of permissions see it. A built-in tool that is not listed here can reach memory: most do."""
     kind, asked = kind_of(tool), tool.sandbox or {}
     reaches = {_NETWORK} if asked.get("egress") else set[Capability]()
     if kind is ToolKind.builtin:

@@ -23,17 +23,17 @@ def named(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """What a schema says where there should be an object; anything else says nothing."""
+    """The schema's object; empty for any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def listed(value: Any) -> Sequence[Any]:
-    """What a schema says where there should be a list; anything else says nothing."""
+    """The schema's list; empty for any other value."""
     return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
 
 
 def holds(value: Any, kind: str) -> bool:
-    """Whether the value is of the kind; true and false are no numbers, and 5.0 is a whole number."""
+    """True if the value is of the kind; true and false are no numbers, and 5.0 is a whole number."""
     match kind:
         case "string":
             return isinstance(value, str)
@@ -55,5 +55,5 @@ def holds(value: Any, kind: str) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: 1 and true are not."""
+    """True if two values are the same JSON: 1 and true are not."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)

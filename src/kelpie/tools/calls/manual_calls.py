@@ -1,5 +1,5 @@
-"""Calls that no model makes but a person or a program does: held to the same permissions and limits as those of a turn,
-and recorded like them, in a commit of their own.
+"""Manual tool calls, made by a client instead of a model: under the same permissions and limits as those of a turn, and
+recorded like them, in a commit of their own.
 """
 
 from dataclasses import replace
@@ -20,9 +20,9 @@ from kelpie.world.database import Tx
 def warrant_of(
     tx: Tx, server: Policy, organization: OrganizationId, agent: Agent | None, now: Micros
 ) -> EffectivePermissions:
-    """What holds for an agent, or for whoever calls a tool without one, with what is used by now.
+    """The effective permissions of an agent, or of a client that calls a tool without one, with the current use.
 
-    `refusal(subject_of(tool))` of it tells why a call may not be run; `quota` bounds what one may take.
+    `refusal(subject_of(tool))` of it is the reason why a call may not be run; `quota` bounds what one may use.
     """
     policy = policies.policy_of(tx, organization)
     if agent is None:
@@ -46,7 +46,7 @@ def record(
     step_id: StepId | None = None,
     reason: str | None = None,
 ) -> None:
-    """Writes down one such call; with a run it is that of the turn whose code has made it."""
+    """Records one such call; with a run it is that of the turn whose code has made it."""
     subject = subject_of(tool)
     call = CallRecord(
         organization,
@@ -67,7 +67,7 @@ def record(
 
 
 def put_down(tx: Tx, call: CallRecord) -> None:
-    """Writes down a call without what was deleted in the meantime."""
+    """Records a call without the references that were deleted in the meantime."""
     if call.agent_id is not None and not agents.exists(tx, call.agent_id):
         call = replace(call, agent_id=None, run_id=None, step_id=None, counted=False)
     if call.run_id is not None and not runs.exists(tx, call.run_id):

@@ -1,4 +1,4 @@
-"""How the end of a job is told: to the model as a result, to clients with what the tool printed."""
+"""Text of the end of a job: for the model as a result, for clients with the tool's output."""
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
 from kelpie.sandbox.port import JobEnding, JobResult
@@ -7,7 +7,7 @@ from kelpie.tools.calls.interface import Outcome
 
 
 def outcome_of(name: str, ended: JobResult, held: Confinement) -> Outcome:
-    """What a call gave."""
+    """The outcome of a call."""
     stdout, stderr = _printed(ended.stdout), _printed(ended.stderr)
     cpu, peak = ended.cpu_us or 0, ended.memory_peak_bytes or 0
     answer = read_answer(ended.result) if ended.result is not None and ended.how is JobEnding.finished else None
@@ -22,7 +22,7 @@ def outcome_of(name: str, ended: JobResult, held: Confinement) -> Outcome:
 
 
 def within(text: str, limit: int) -> str:
-    """The text as far as a tool's limit lets it be told."""
+    """The text, cut to a tool's limit."""
     if len(text) <= limit:
         return text
     # Clients match "function output was truncated".
@@ -45,5 +45,5 @@ def _why(ended: JobResult, held: Confinement) -> str:
 
 
 def _printed(output: bytes) -> tuple[str, ...]:
-    """What was printed, as the one piece that clients expect; nothing is no piece."""
+    """The output, as the one piece that clients expect; no output is no piece."""
     return (output.decode("utf-8", "replace").replace("\0", "\ufffd"),) if output else ()

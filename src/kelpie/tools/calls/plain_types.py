@@ -1,4 +1,4 @@
-"""The types an annotation may name without a class of its own, and what each is in JSON schema."""
+"""The types an annotation may name without a class of its own, and their JSON schema."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ from kelpie.server.http.search_headers import mode_headers
 from kelpie.server.http.times import moment
 from kelpie.server.letta.archives.body import MemoryBody, Tags, new_passage
 from kelpie.server.letta.archives.routes import passage_shapes
-from kelpie.server.letta.archives.shape import memory_shape, ranks, told
+from kelpie.server.letta.archives.shape import memory_shape, ranks, search_mode_shape
 
 QUERY_CHARS_MAX = 10_000
 TOP_K = 5
@@ -84,7 +84,7 @@ async def search_memory(
     )
     searched = await api.archives.search_of_agent(agent_id, wanted)
     found = [memory_shape(each.passage, zone) for each in searched.found]
-    return JsonAnswer({"results": found, "count": len(found), **told(searched)})
+    return JsonAnswer({"results": found, "count": len(found), **search_mode_shape(searched)})
 
 
 @agent_router.delete("/{memory_id}", summary="Delete a passage of an agent", response_model=None)
@@ -127,7 +127,7 @@ async def search_passages(api: CallerApi, body: SearchBody) -> JsonAnswer:
         archive = None if body.archive_id is None else ArchiveId.parse(body.archive_id)
         searched = await api.archives.search(archive, wanted)
     shown = await passage_shapes(api, [each.passage for each in searched.found])
-    metadata = told(searched) if wanted.text.strip() else {}
+    metadata = search_mode_shape(searched) if wanted.text.strip() else {}
     return JsonAnswer(
         [
             {"passage": passage, "score": each.hit.score if each.hit else 0.0, "metadata": metadata | ranks(each.hit)}

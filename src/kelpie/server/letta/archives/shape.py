@@ -63,7 +63,7 @@ def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
     }
 
 
-def told(searched: SearchResults[Any]) -> dict[str, Any]:
+def search_mode_shape(searched: SearchResults[Any]) -> dict[str, Any]:
     """The mode of a search, and the reason if it is not the requested one: keys of Kelpie's own."""
     notes = search_notes(searched.mode, searched.lacking, searched.lost)
     return {"search_mode": searched.mode, **({"search_note": " ".join(notes)} if notes else {})}

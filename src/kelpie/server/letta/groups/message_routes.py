@@ -65,14 +65,14 @@ async def _sent(api: CallerApi, group_id: GroupPath, body: SendBody, *, streamin
     return await api.groups.send(group_id, send)
 
 
-async def _whole(ear: Listener, view: View) -> dict[str, Any]:
+async def _whole(listener: Listener, view: View) -> dict[str, Any]:
     """The answer that is not streamed. Raises the error of the group chat."""
     found, failures = list[dict[str, Any]](), list[dict[str, Any]]()
-    async with aclosing(ear.events()) as events:
+    async with aclosing(listener.events()) as events:
         async for event in events:
             match event:
                 case Spoke():
-                    found += _member_messages(event, ear, view)
+                    found += _member_messages(event, listener, view)
                 case Failed():
                     failures.append(_failure(event))
                 case Ended():
@@ -86,27 +86,27 @@ async def _whole(ear: Listener, view: View) -> dict[str, Any]:
                         "turns": None,
                         "kelpie_failures": failures,
                     }
-    raise InvariantBroken(f"{ear.group_id}: the events of a group chat ended without its end")
+    raise InvariantBroken(f"{listener.group_id}: the events of a group chat ended without its end")
 
 
 async def _streamed(api: CallerApi, group_id: GroupPath, body: SendBody) -> EventStream:
-    ear = await _sent(api, group_id, body, streaming=True)
+    listener = await _sent(api, group_id, body, streaming=True)
     world, settings = api.world, api.settings
 
     def ping() -> bytes:
         return sse.frame(envelope("ping", f"ping-{world.ids.uuid()}", at=world.clock.now(), otid=None))
 
     pings = ping if body.include_pings else None
-    return EventStream(_frames(ear, body.view), ping=pings, ping_s=settings.ping_s, stall_s=settings.stall_s)
+    return EventStream(_frames(listener, body.view), ping=pings, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
-async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
+async def _frames(listener: Listener, view: View) -> AsyncIterator[bytes]:
     failures: list[dict[str, Any]] = []
-    async with aclosing(ear.events()) as events:
+    async with aclosing(listener.events()) as events:
         async for event in events:
             match event:
                 case Spoke():
-                    for message in _member_messages(event, ear, view):
+                    for message in _member_messages(event, listener, view):
                         yield sse.frame(message)
                 case Failed():
                     failures.append(_failure(event))
@@ -120,11 +120,11 @@ async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
                     yield sse.DONE
 
 
-def _member_messages(spoke: Spoke, ear: Listener, view: View) -> list[dict[str, Any]]:
+def _member_messages(spoke: Spoke, listener: Listener, view: View) -> list[dict[str, Any]]:
     """The messages of one of the agents, each with its sender."""
     match spoke.event:
         case MessageCommitted():
-            who = {"sender_id": spoke.member.id, "group_id": ear.group_id}
+            who = {"sender_id": spoke.member.id, "group_id": listener.group_id}
             return [m | who | {"name": m["name"] or spoke.member.name} for m in commit_messages(spoke.event, view)]
         case TurnEnded() | Lagged():
             raise InvariantBroken(f"{spoke.run_id}: a group chat reported the end of a turn")

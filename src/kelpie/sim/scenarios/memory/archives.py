@@ -29,7 +29,7 @@ class ArchiveUse(ServerScenario):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.shelves: list[str] = []
+        self.archives: list[str] = []
         self.told: dict[str, tuple[str, Fate]] = {}  # text -> where it was put, and what became of it
         self.removed: dict[str, Fate] = {}
         self.without_meaning = 0
@@ -38,36 +38,36 @@ class ArchiveUse(ServerScenario):
         maker = self.client("maker")
         for number in range(3):
             made = await maker.insist("POST", "/v1/archives/", {"name": f"shelf {number}"})
-            self.shelves.append(made["id"])
+            self.archives.append(made["id"])
         await together(self._work(client, number) for number, client in enumerate(self.clients(3)))
 
     async def _work(self, client: ScenarioClient, number: int) -> None:
         for turn in range(ROUNDS):
             await client.pause()
-            shelf = self.shelves[number if client.tosses(0.6) else 0]
+            archive = self.archives[number if client.tosses(0.6) else 0]
             texts = [f"memo{number}x{turn}y{one} kelp and oysters" for one in range(client.picks((1, 1, 3)))]
-            fate = await self._put(client, shelf, texts)
+            fate = await self._put(client, archive, texts)
             if fate is Fate.done:
-                await self._finds(client, shelf, texts[0])
+                await self._finds(client, archive, texts[0])
             if self.changes_models and client.tosses(0.5):
-                await client.ask("PATCH", f"/v1/archives/{shelf}", {"embedding": client.picks(MODELS)})
+                await client.ask("PATCH", f"/v1/archives/{archive}", {"embedding": client.picks(MODELS)})
             if client.tosses(0.2) and fate is Fate.done:
-                await self._remove(client, shelf, texts[0])
+                await self._remove(client, archive, texts[0])
 
-    async def _put(self, client: ScenarioClient, shelf: str, texts: list[str]) -> Fate:
+    async def _put(self, client: ScenarioClient, archive: str, texts: list[str]) -> Fate:
         bodies = [{"text": text, "tags": ["memo"]} for text in texts]
         if len(texts) == 1:
-            response = await client.ask("POST", f"/v1/archives/{shelf}/passages", bodies[0])
+            response = await client.ask("POST", f"/v1/archives/{archive}/passages", bodies[0])
         else:
-            response = await client.ask("POST", f"/v1/archives/{shelf}/passages/batch", {"passages": bodies})
+            response = await client.ask("POST", f"/v1/archives/{archive}/passages/batch", {"passages": bodies})
         fate = fate_of(response)
-        self.told |= dict.fromkeys(texts, (shelf, fate))
+        self.told |= dict.fromkeys(texts, (archive, fate))
         return fate
 
-    async def _finds(self, client: ScenarioClient, shelf: str, text: str) -> None:
+    async def _finds(self, client: ScenarioClient, archive: str, text: str) -> None:
         """Every stored passage is found at once, by its words and by its meaning."""
         for mode in ("hybrid", "fts", "vector"):
-            body = {"query": text, "archive_id": shelf, "limit": 100, "search_mode": mode}
+            body = {"query": text, "archive_id": archive, "limit": 100, "search_mode": mode}
             response = await client.ask("POST", "/v1/passages/search", body)
             if response is None or response.status != 200:
                 continue
@@ -92,19 +92,19 @@ class ArchiveUse(ServerScenario):
         if told["search_mode"] != "fts" or "search_note" not in told:
             raise Broken("a search without meaning says so", f"{mode} was answered with {told}")
 
-    async def _remove(self, client: ScenarioClient, shelf: str, text: str) -> None:
-        listed = await client.ask("POST", "/v1/passages/search", {"archive_id": shelf, "limit": 100})
+    async def _remove(self, client: ScenarioClient, archive: str, text: str) -> None:
+        listed = await client.ask("POST", "/v1/passages/search", {"archive_id": archive, "limit": 100})
         rows = [each["passage"] for each in listed.json()] if listed is not None and listed.status == 200 else []
         for row in rows:
             if row["text"] == text:
                 self.removed[text] = Fate.unknown
-                self.removed[text] = fate_of(await client.ask("DELETE", f"/v1/archives/{shelf}/passages/{row['id']}"))
+                self.removed[text] = fate_of(await client.ask("DELETE", f"/v1/archives/{archive}/passages/{row['id']}"))
 
     async def settle(self) -> None:
         client = self.client("visitor")
-        for text, (shelf, _) in self.told.items():
+        for text, (archive, _) in self.told.items():
             if self._wanted(text) == (1,):
-                await self._finds(client, shelf, text)
+                await self._finds(client, archive, text)
         await super().settle()
 
     def _wanted(self, text: str) -> tuple[int, ...]:

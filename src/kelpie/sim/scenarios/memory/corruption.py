@@ -51,7 +51,7 @@ class Corruption(ServerScenario):
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent",), tools=TOOLS)
         client = self.client("person")
-        await self._fill_shelf(client)
+        await self._fill_archive(client)
         for turn in range(MESSAGES):
             for agent_id in self.agents:
                 await client.say(agent_id, STORE, stream=client.tosses(0.5))
@@ -59,7 +59,7 @@ class Corruption(ServerScenario):
             await self.machine.restart()
             await self._reads_are_true(client, turn)
 
-    async def _fill_shelf(self, client: ScenarioClient) -> None:
+    async def _fill_archive(self, client: ScenarioClient) -> None:
         """An archive that is large enough for its text index to have segments."""
         made = await client.ask("POST", "/v1/archives/", {"name": "shelf"})
         if made is not None and made.status == 200:

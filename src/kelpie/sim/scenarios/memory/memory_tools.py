@@ -80,9 +80,9 @@ class SearchWithoutMeaning(MemoryTools):
 
     async def act(self) -> None:
         await super().act()
-        shelves = ArchiveUse(self.machine)
-        await shelves.act()
-        self.by_words += shelves.without_meaning
+        archives = ArchiveUse(self.machine)
+        await archives.act()
+        self.by_words += archives.without_meaning
 
     def check(self) -> None:
         ServerScenario.check(self)

@@ -73,7 +73,7 @@ class ArchiveRecords(ServerScenario):
 
     def __init__(self, machine: Any) -> None:
         super().__init__(machine)
-        self.shelves: list[RequestedArchive] = []
+        self.archives: list[RequestedArchive] = []
         self.told: dict[str, Fate] = {}  # text -> what became of it
 
     async def act(self) -> None:
@@ -84,30 +84,30 @@ class ArchiveRecords(ServerScenario):
         agent_id = self.agents[number % 2]
         for turn in range(ROUNDS):
             await client.pause()
-            shelf = await self._make(client, f"shelf-{number}-{turn}")
+            archive = await self._make(client, f"shelf-{number}-{turn}")
             await self._write_memo(client, f"memo{number}x{turn}")
             await self._know(client, agent_id, number + turn)
-            if shelf.id is not None:
-                shelf.size = LARGE if (number, turn) == (0, 0) else BATCH
-                await self._fill(client, shelf)
-                await client.ask("PATCH", f"/v1/agents/{agent_id}/archives/attach/{shelf.id}")
-                await self._find(client, shelf)
-                if shelf.size == LARGE or client.tosses(0.5):
-                    shelf.removed = fate_of(await client.ask("DELETE", f"/v1/archives/{shelf.id}"))
-                    await self._gone(client, shelf)
+            if archive.id is not None:
+                archive.size = LARGE if (number, turn) == (0, 0) else BATCH
+                await self._fill(client, archive)
+                await client.ask("PATCH", f"/v1/agents/{agent_id}/archives/attach/{archive.id}")
+                await self._find(client, archive)
+                if archive.size == LARGE or client.tosses(0.5):
+                    archive.removed = fate_of(await client.ask("DELETE", f"/v1/archives/{archive.id}"))
+                    await self._gone(client, archive)
 
     async def _make(self, client: ScenarioClient, name: str) -> RequestedArchive:
         response = await client.ask("POST", "/v1/archives/", {"name": name})
-        shelf = RequestedArchive(name, fate_of(response))
-        if response is not None and shelf.made is Fate.done:
-            shelf.id = response.json()["id"]
-        self.shelves.append(shelf)
-        return shelf
+        archive = RequestedArchive(name, fate_of(response))
+        if response is not None and archive.made is Fate.done:
+            archive.id = response.json()["id"]
+        self.archives.append(archive)
+        return archive
 
-    async def _fill(self, client: ScenarioClient, shelf: RequestedArchive) -> None:
-        texts = [{"text": f"{shelf.name} {number}", "tags": [shelf.name]} for number in range(shelf.size)]
-        response = await client.ask("POST", f"/v1/archives/{shelf.id}/passages/batch", {"passages": texts})
-        shelf.filled = fate_of(response)
+    async def _fill(self, client: ScenarioClient, archive: RequestedArchive) -> None:
+        texts = [{"text": f"{archive.name} {number}", "tags": [archive.name]} for number in range(archive.size)]
+        response = await client.ask("POST", f"/v1/archives/{archive.id}/passages/batch", {"passages": texts})
+        archive.filled = fate_of(response)
 
     async def _write_memo(self, client: ScenarioClient, text: str) -> None:
         """Writes into the diary, whose archive is made by the first client to write."""
@@ -120,50 +120,50 @@ class ArchiveRecords(ServerScenario):
         if response is not None and response.status == 200 and client.tosses(0.3):
             await client.ask("DELETE", f"/v1/identities/{response.json()['id']}")
 
-    async def _find(self, client: ScenarioClient, shelf: RequestedArchive) -> None:
-        found = await self._search(client, shelf)
-        if found is not None and shelf.filled is not Fate.unknown and found != self._filled(shelf):
-            raise Broken("what is acknowledged is found", f"{found} passages of {shelf}")
+    async def _find(self, client: ScenarioClient, archive: RequestedArchive) -> None:
+        found = await self._search(client, archive)
+        if found is not None and archive.filled is not Fate.unknown and found != self._filled(archive):
+            raise Broken("what is acknowledged is found", f"{found} passages of {archive}")
 
-    async def _gone(self, client: ScenarioClient, shelf: RequestedArchive) -> None:
-        response = await client.ask("GET", f"/v1/archives/{shelf.id}")
-        if shelf.removed is Fate.done and response is not None and response.status == 200:
-            raise Broken("what was removed is gone", f"{shelf}")
-        if shelf.removed is Fate.refused and response is not None and response.status == 404:
-            raise Broken("what is refused is not done", f"{shelf}")
+    async def _gone(self, client: ScenarioClient, archive: RequestedArchive) -> None:
+        response = await client.ask("GET", f"/v1/archives/{archive.id}")
+        if archive.removed is Fate.done and response is not None and response.status == 200:
+            raise Broken("what was removed is gone", f"{archive}")
+        if archive.removed is Fate.refused and response is not None and response.status == 404:
+            raise Broken("what is refused is not done", f"{archive}")
 
-    async def _search(self, client: ScenarioClient, shelf: RequestedArchive) -> int | None:
-        body = {"query": shelf.name, "tags": [shelf.name], "archive_id": shelf.id, "limit": FOUND_MAX}
+    async def _search(self, client: ScenarioClient, archive: RequestedArchive) -> int | None:
+        body = {"query": archive.name, "tags": [archive.name], "archive_id": archive.id, "limit": FOUND_MAX}
         response = await client.ask("POST", "/v1/passages/search", body)
         return None if response is None or response.status != 200 else len(response.json())
 
-    def _filled(self, shelf: RequestedArchive) -> int:
-        return min(shelf.size, FOUND_MAX) if shelf.filled is Fate.done else 0
+    def _filled(self, archive: RequestedArchive) -> int:
+        return min(archive.size, FOUND_MAX) if archive.filled is Fate.done else 0
 
     def check(self) -> None:
         super().check()
         for what, statement in _HALVES.items():
             if found := self.machine.disk.query(statement):
                 raise Broken("nothing is half there", f"{what}: {found}")
-        for shelf in self.shelves:
-            self._matches_answers(shelf)
+        for archive in self.archives:
+            self._matches_answers(archive)
         self._memos_match_answers()
         keys = self.machine.disk.query("SELECT count(*) FROM identities WHERE identifier_key = ?", KEY)[0][0]
         if keys > 1:
             raise Broken("a key is there once", f"{keys} identities have the key")
 
-    def _matches_answers(self, shelf: RequestedArchive) -> None:
+    def _matches_answers(self, archive: RequestedArchive) -> None:
         disk = self.machine.disk
-        rows = disk.query("SELECT id FROM archives WHERE name = ?", shelf.name)
-        filled = disk.query("SELECT count(*) FROM passages WHERE text LIKE ?", f"{shelf.name} %")[0][0]
-        wanted = {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}[shelf.made]
-        if shelf.removed is not Fate.refused:
-            wanted = (0,) if shelf.removed is Fate.done else (0, 1)
+        rows = disk.query("SELECT id FROM archives WHERE name = ?", archive.name)
+        filled = disk.query("SELECT count(*) FROM passages WHERE text LIKE ?", f"{archive.name} %")[0][0]
+        wanted = {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}[archive.made]
+        if archive.removed is not Fate.refused:
+            wanted = (0,) if archive.removed is Fate.done else (0, 1)
         if len(rows) not in wanted:
-            raise Broken("a record is as its client was told", f"{len(rows)} archives of {shelf}")
-        whole = {Fate.done: (shelf.size,), Fate.refused: (0,), Fate.unknown: (0, shelf.size)}[shelf.filled]
+            raise Broken("a record is as its client was told", f"{len(rows)} archives of {archive}")
+        whole = {Fate.done: (archive.size,), Fate.refused: (0,), Fate.unknown: (0, archive.size)}[archive.filled]
         if filled not in (whole if rows else (0,)):
-            raise Broken("a batch is stored as a whole", f"{filled} passages of {shelf}")
+            raise Broken("a batch is stored as a whole", f"{filled} passages of {archive}")
 
     def _memos_match_answers(self) -> None:
         stored = dict(self.machine.disk.query("SELECT text, count(*) FROM passages GROUP BY text ORDER BY text"))

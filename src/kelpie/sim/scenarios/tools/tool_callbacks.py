@@ -126,7 +126,7 @@ class ToolCallbacks(ServerScenario):
 
     def _is_in_time(self, mark: str, at_s: float) -> None:
         for each in self.errands.asked:
-            shut_s = each.inside.door.shut_s
+            shut_s = each.inside.api_socket.shut_s
             if each.mark == mark and shut_s is not None and shut_s < at_s:
                 told = f"{each.verb} {mark} at {at_s:.4f}, shut at {shut_s:.4f}"
                 self.machine.loop.fail(Broken("what code asks for ends with its call", told))

@@ -58,7 +58,7 @@ class ToolChanges(ServerScenario):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.shelf = machine.disk.shelf
+        self.package_disk = machine.disk.package_disk
         self.versions: list[Version] = []
         self.called: dict[str, float] = {}  # when a call was asked for, by its mark
         self.ran: dict[str, tuple[int, float]] = {}  # which version it ran, and when it began
@@ -73,7 +73,7 @@ class ToolChanges(ServerScenario):
             raise Broken("a call is run once", mark)
         self.ran[mark] = int(found[1]), now
         for mount in inside.mounts:
-            if mount.source not in self.shelf.whole:
+            if mount.source not in self.package_disk.whole:
                 self.machine.loop.fail(Broken("nothing runs with half a set of packages", mount.source))
         await asyncio.sleep(self.machine.loop.rng(f"work/{mark}").uniform(*WORK_S))
         self.finished.append(mark)
@@ -148,7 +148,7 @@ class ToolChanges(ServerScenario):
         """A call that was refused for packages was refused because an installation of that set failed meanwhile."""
         if answer is None or answer.status != 400:
             return
-        failed = [name for at_s, name in self.shelf.failed if at_s >= asked_s and package in name]
+        failed = [name for at_s, name in self.package_disk.failed if at_s >= asked_s and package in name]
         if SAID not in answer.body.decode() or not failed:
             raise Broken("a failed installation is told as it was", f"{answer.body!r}, and failed were {failed}")
 
@@ -187,17 +187,19 @@ class ToolChanges(ServerScenario):
 
     def _sets_are_installed_once(self) -> None:
         """But for those that failed, and those that a power cut has ended."""
-        failed = [name for _, name in self.shelf.failed]
-        for name in sorted(self.shelf.whole):
-            if self.shelf.begun.count(name) != 1 + failed.count(name) + self.shelf.unfinished.count(name):
-                raise Broken("a set is installed once", f"{name}: {self.shelf}")
+        failed = [name for _, name in self.package_disk.failed]
+        for name in sorted(self.package_disk.whole):
+            if self.package_disk.begun.count(name) != 1 + failed.count(name) + self.package_disk.unfinished.count(name):
+                raise Broken("a set is installed once", f"{name}: {self.package_disk}")
 
 
 async def boot_with_packages(world: World, settings: Settings) -> RunningKelpie:
     """With an installer whose packages outlive the node, as the disk does."""
     assert isinstance(world.database, SimDatabase)
     database = world.database
-    return await boot_with_cells(world, settings, SimPackages(database.faults, database.node, database.disk.shelf))
+    return await boot_with_cells(
+        world, settings, SimPackages(database.faults, database.node, database.disk.package_disk)
+    )
 
 
 RENEWALS = replace(

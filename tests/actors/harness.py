@@ -21,7 +21,7 @@ SEEDS = 6
 
 
 class Handler:
-    """What the theatre's actors hold. `alive` until it is put away."""
+    """The object that each actor holds. `alive` until it is unloaded."""
 
     def __init__(self, key: str, number: int) -> None:
         self.key = key
@@ -41,19 +41,19 @@ class VirtualClock:
         return int(self._loop.time() * 1e9)
 
 
-class Theatre:
+class Harness:
     def __init__(self, loop: SimLoop, limits: ActorLimits) -> None:
         self.loop = loop
         self.limits = limits
         self.seen: list[StateTransition] = []
         self.loads: list[str] = []  # keys whose load began
         self.load_times: list[float] = []
-        self.put_away: list[str] = []
+        self.unloaded: list[str] = []
         self.errors: dict[str, list[BaseException]] = {}  # what the next loads of a key raise
         self.load_gate: dict[str, asyncio.Event] = {}  # a load of the key waits for this
-        self.put_away_gate: dict[str, asyncio.Event] = {}
+        self.unload_gate: dict[str, asyncio.Event] = {}
         self.before_load: Callable[[str], Awaitable[None]] | None = None
-        self.before_put_away: Callable[[str], Awaitable[None]] | None = None
+        self.before_unload: Callable[[str], Awaitable[None]] | None = None
         self.live: dict[str, Handler] = {}
         self.loading: dict[str, None] = {}
         self.wrong: list[str] = []
@@ -85,16 +85,16 @@ class Theatre:
         return handler
 
     async def _deactivate(self, handler: Handler) -> None:
-        self.must(self.live[handler.key] is handler and handler.alive, f"{handler.key} was put away twice")
+        self.must(self.live[handler.key] is handler and handler.alive, f"{handler.key} was unloaded twice")
         handler.alive = False
         try:
-            if handler.key in self.put_away_gate:
-                await self.put_away_gate[handler.key].wait()
-            if self.before_put_away:
-                await self.before_put_away(handler.key)
+            if handler.key in self.unload_gate:
+                await self.unload_gate[handler.key].wait()
+            if self.before_unload:
+                await self.before_unload(handler.key)
         finally:
             del self.live[handler.key]
-            self.put_away.append(handler.key)
+            self.unloaded.append(handler.key)
 
     def _observe(self, transition: StateTransition) -> None:
         last = next((t.after for t in reversed(self.seen) if t.key == transition.key), ActivationState.unloaded)
@@ -102,7 +102,7 @@ class Theatre:
         self.seen.append(transition)
 
     def must(self, true: bool, otherwise: str) -> None:
-        """Notes what must never be; raised from within the room it would pass for a failure that is allowed."""
+        """Notes a broken rule; raised from within the dispatcher it would pass for a failure that is allowed."""
         if not true:
             self.wrong.append(otherwise)
 
@@ -124,8 +124,8 @@ class Theatre:
         return handler
 
 
-class Play:
-    """A job that tells when it began, and ends when it is let."""
+class HeldJob:
+    """A job that sets `began` when it begins, and ends when `go` is set."""
 
     def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
         self.began = asyncio.Event()
@@ -158,7 +158,7 @@ async def name(handler: Handler) -> str:
 
 
 async def number(handler: Handler) -> int:
-    """Which load brought the handler."""
+    """The number of the load that made the handler."""
     return handler.number
 
 
@@ -169,25 +169,25 @@ def raising(error: BaseException) -> Callable[[Handler], Awaitable[None]]:
     return work
 
 
-def play(seeds: int = SEEDS, **bounds: Any) -> Callable[[Callable[[Theatre], Coroutine[Any, Any, None]]], Any]:
-    """Makes a test of a coroutine function: it gets a theatre, and is run once for each seed."""
+def seeded(seeds: int = SEEDS, **bounds: Any) -> Callable[[Callable[[Harness], Coroutine[Any, Any, None]]], Any]:
+    """Makes a test of a coroutine function: it gets a harness, and is run once for each seed."""
 
-    def decorate(script: Callable[[Theatre], Coroutine[Any, Any, None]]) -> Any:
-        async def perform(loop: SimLoop) -> None:
-            theatre = Theatre(loop, ActorLimits(**bounds))
-            await script(theatre)
-            await theatre.dispatcher.close(0)
-            counts = theatre.dispatcher.counts()
+    def decorate(body: Callable[[Harness], Coroutine[Any, Any, None]]) -> Any:
+        async def main(loop: SimLoop) -> None:
+            harness = Harness(loop, ActorLimits(**bounds))
+            await body(harness)
+            await harness.dispatcher.close(0)
+            counts = harness.dispatcher.counts()
             assert (counts.hot, counts.pending, counts.resting) == (0, 0, 0)
-            assert not theatre.live, "a handler was not put away"
-            assert theatre.wrong == []
+            assert not harness.live, "a handler was not unloaded"
+            assert harness.wrong == []
 
         def test(seed: int) -> None:
             loop = SimLoop(seed)
-            simulate(perform, loop).get()
+            simulate(main, loop).get()
             assert loop.unhandled == []
 
-        test.__name__, test.__doc__, test.__module__ = script.__name__, script.__doc__, script.__module__
+        test.__name__, test.__doc__, test.__module__ = body.__name__, body.__doc__, body.__module__
         return pytest.mark.parametrize("seed", range(seeds))(test)
 
     return decorate
