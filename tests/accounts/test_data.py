@@ -12,7 +12,7 @@ from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.memory.passages import NewArchive, NewPassage
 from kelpie.storage.integrity import row_checks
-from tests.server.rig import open_house
+from tests.server.rig import open_rig
 
 OTHERS = Caller(
     UserId("user-00000000-0000-4000-8000-000000000001"), OrganizationId("org-00000000-0000-4000-8000-0000000000aa")
@@ -20,7 +20,7 @@ OTHERS = Caller(
 
 
 async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as (kelpie, _):
+    async with open_rig(tmp_path) as (kelpie, _):
         doors = kelpie.api()
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(row_checks.PAGE + 20)])
@@ -62,7 +62,7 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
 async def test_a_damaged_part_of_the_text_index_is_reported(
     tmp_path: Path, table: str, column: str, key: str, kind: str
 ) -> None:
-    async with open_house(tmp_path) as (kelpie, _):
+    async with open_rig(tmp_path) as (kelpie, _):
         doors = kelpie.api()
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(300)])
@@ -80,13 +80,13 @@ async def test_a_damaged_part_of_the_text_index_is_reported(
 
 
 async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as (kelpie, _):
+    async with open_rig(tmp_path) as (kelpie, _):
         state = await StoredData(kelpie.world).look(seconds=0)
         assert [each.looked_at for each in state.rows] == [0] * len(row_checks.KINDS)
         assert len(state.unlooked) == len(row_checks.KINDS) + len(row_checks.WRONGS)
 
 
 async def test_only_the_operator_may_look(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as (kelpie, _):
+    async with open_rig(tmp_path) as (kelpie, _):
         with pytest.raises(Forbidden):
             await kelpie.api(OTHERS).data.look()

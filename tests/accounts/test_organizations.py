@@ -12,12 +12,12 @@ from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Forbidden, StorageError
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.core.paging import Page
-from tests.server.rig import open_house
+from tests.server.rig import open_rig
 
 
 @pytest.fixture
 async def kelpie(tmp_path: Path) -> AsyncIterator[Kelpie]:
-    async with open_house(tmp_path) as (opened, _):
+    async with open_rig(tmp_path) as (opened, _):
         yield opened
 
 

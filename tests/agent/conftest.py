@@ -63,7 +63,7 @@ class ScriptModel:
     async def close(self) -> None: ...
 
 
-class House:
+class Rig:
     """A Kelpie that can be cut off and started again on the same file."""
 
     def __init__(self, path, external=None, **settings) -> None:
@@ -73,7 +73,7 @@ class House:
         self.external = external
         self.kelpie: Kelpie
 
-    async def start(self) -> "House":
+    async def start(self) -> "Rig":
         database = SqliteDatabase.open(self.path, synchronous="OFF")
         world = World(SystemClock(), RandomIds(), random.Random(1), database, NetworkHttp(), SystemProcesses())
         self.kelpie = Kelpie(world, self.settings, providers=[self.model], external=self.external)
@@ -100,7 +100,7 @@ def ended(events) -> TurnEnded:
 
 
 @pytest.fixture
-async def house(tmp_path):
-    made = await House(tmp_path / "kelpie.db").start()
+async def rig(tmp_path):
+    made = await Rig(tmp_path / "kelpie.db").start()
     yield made
     await made.stop()

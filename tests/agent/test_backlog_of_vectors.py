@@ -7,21 +7,21 @@ from kelpie.memory import embedding_backlog
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from kelpie.search import embedding_coverage
 from tests.agent.conftest import says
-from tests.agent.meaningful import DIMENSIONS, EMBEDDING, MeaningfulHouse
+from tests.agent.embedding_rig import DIMENSIONS, EMBEDDING, EmbeddingRig
 
 OTHER = "test/other"
 
 
 @pytest.fixture
-async def house(tmp_path):
-    made = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+async def rig(tmp_path):
+    made = await EmbeddingRig(tmp_path / "kelpie.db").start()
     yield made
     await made.stop()
 
 
-async def lacking(house, agents, model=EMBEDDING):
+async def lacking(rig, agents, model=EMBEDDING):
     """What of these agents has no vector of the model."""
-    world = house.kelpie.world
+    world = rig.kelpie.world
     return await world.database.read(
         lambda tx: [
             item for agent in agents for _, item in embedding_coverage.without(tx, "message", agent, model, 0, 1000)
@@ -29,46 +29,46 @@ async def lacking(house, agents, model=EMBEDDING):
     )
 
 
-async def said_by(house, count, words="agent {} speaks"):
-    agents = [await house.agent() for _ in range(count)]
+async def said_by(rig, count, words="agent {} speaks"):
+    agents = [await rig.agent() for _ in range(count)]
     for number, agent in enumerate(agents):
-        house.model.script = [says(words.format(number))]
-        await house.say(agent, f"question {number}")
+        rig.model.script = [says(words.format(number))]
+        await rig.say(agent, f"question {number}")
     return agents
 
 
-async def test_what_many_agents_said_is_embedded_in_one_go(house):
-    agents = await said_by(house, 3)
-    assert await lacking(house, agents)
-    work = EmbeddingBacklog(house.kelpie.world, house.kelpie.runtime.embeddings)
+async def test_what_many_agents_said_is_embedded_in_one_go(rig):
+    agents = await said_by(rig, 3)
+    assert await lacking(rig, agents)
+    work = EmbeddingBacklog(rig.kelpie.world, rig.kelpie.runtime.embeddings)
     assert await work.work()
-    assert {f"question {n}" for n in range(3)} | {f"agent {n} speaks" for n in range(3)} <= set(house.model.embedded)
-    assert await lacking(house, agents) == []
+    assert {f"question {n}" for n in range(3)} | {f"agent {n} speaks" for n in range(3)} <= set(rig.model.embedded)
+    assert await lacking(rig, agents) == []
 
 
-async def test_long_texts_are_embedded_a_few_at_a_time_and_none_is_left_out(house, monkeypatch):
+async def test_long_texts_are_embedded_a_few_at_a_time_and_none_is_left_out(rig, monkeypatch):
     monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
-    agents = await said_by(house, 3, "agent {} speaks of the one and the other thing, and at length")
-    work, pieces = EmbeddingBacklog(house.kelpie.world, house.kelpie.runtime.embeddings), 0
+    agents = await said_by(rig, 3, "agent {} speaks of the one and the other thing, and at length")
+    work, pieces = EmbeddingBacklog(rig.kelpie.world, rig.kelpie.runtime.embeddings), 0
     while await work.work():
         pieces += 1
     assert pieces >= 3
-    assert await lacking(house, agents) == []
+    assert await lacking(rig, agents) == []
 
 
-async def test_a_changed_model_reaches_the_last_of_long_texts(house, monkeypatch):
+async def test_a_changed_model_reaches_the_last_of_long_texts(rig, monkeypatch):
     monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
-    agents = await said_by(house, 2, "agent {} speaks of the one and the other thing, and at length")
-    await house.embed_all()
+    agents = await said_by(rig, 2, "agent {} speaks of the one and the other thing, and at length")
+    await rig.embed_all()
 
     async def both():
         return [
             EmbeddingInfo(handle, handle[5:], "test", "openai", DIMENSIONS, "test") for handle in (EMBEDDING, OTHER)
         ]
 
-    monkeypatch.setattr(house.model, "embeddings", both)
+    monkeypatch.setattr(rig.model, "embeddings", both)
     for agent in agents:
-        await house.kelpie.api().agents.update(agent, {"embedding": OTHER})
-    await house.embed_all()
-    assert await lacking(house, agents, OTHER) == []
-    assert await lacking(house, agents) != [], "the old vectors are gone"
+        await rig.kelpie.api().agents.update(agent, {"embedding": OTHER})
+    await rig.embed_all()
+    assert await lacking(rig, agents, OTHER) == []
+    assert await lacking(rig, agents) != [], "the old vectors are gone"

@@ -4,7 +4,7 @@ import pytest
 
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.memory.blocks import NewBlock
-from tests.agent.conftest import House, rows, says
+from tests.agent.conftest import Rig, rows, says
 
 LIMIT = 20
 FITS, TOO_LONG = "x" * LIMIT, "x" * (LIMIT + 1)
@@ -23,7 +23,7 @@ MAKERS = {
 
 @pytest.fixture
 async def small(tmp_path):
-    made = await House(tmp_path / "kelpie.db", block_limit=LIMIT).start()
+    made = await Rig(tmp_path / "kelpie.db", block_limit=LIMIT).start()
     yield made
     await made.stop()
 

@@ -15,27 +15,27 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.permissions.budgets import Budget, Period, SpentAmount
 from kelpie.core.time import from_datetime
 from kelpie.storage.runs import steps
-from tests.agent.conftest import MODEL, House, ended, rows, says
+from tests.agent.conftest import MODEL, Rig, ended, rows, says
 
 PRICE = f"{MODEL}=2/10"  # a call of 10 and 5 tokens costs 70 millionths
 
 
 @pytest.fixture
 async def priced(tmp_path):
-    made = await House(tmp_path / "kelpie.db", model_prices=(PRICE,)).start()
+    made = await Rig(tmp_path / "kelpie.db", model_prices=(PRICE,)).start()
     yield made
     await made.stop()
 
 
-async def agent(house: House, budget: Budget | None, **fields):
-    return (await house.kelpie.api().agents.create(NewAgent(name="a", budget=budget, **fields))).agent.id
+async def agent(rig: Rig, budget: Budget | None, **fields):
+    return (await rig.kelpie.api().agents.create(NewAgent(name="a", budget=budget, **fields))).agent.id
 
 
-async def spent(house: House, agent_id) -> SpentAmount:
-    return await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent_id))
+async def spent(rig: Rig, agent_id) -> SpentAmount:
+    return await rig.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent_id))
 
 
-async def test_a_turn_is_refused_when_nothing_is_left_and_leaves_no_trace_in_the_history(priced: House):
+async def test_a_turn_is_refused_when_nothing_is_left_and_leaves_no_trace_in_the_history(priced: Rig):
     agent_id = await agent(priced, Budget(micros=140))
     for _ in range(2):
         assert ended(await priced.say(agent_id, "hi")).stop_reason is StopReason.end_turn
@@ -57,7 +57,7 @@ async def test_a_turn_is_refused_when_nothing_is_left_and_leaves_no_trace_in_the
     assert ended(await priced.say(agent_id, "and now?")).stop_reason is StopReason.end_turn
 
 
-async def test_it_ends_a_turn_in_the_middle_and_what_was_done_stays(priced: House):
+async def test_it_ends_a_turn_in_the_middle_and_what_was_done_stays(priced: Rig):
     agent_id = await agent(priced, Budget(tokens=15))
     priced.model.script = [says("", ("conversation_search", {"query": "x"})), says("never asked")]
     events = await priced.say(agent_id, "look")
@@ -68,16 +68,16 @@ async def test_it_ends_a_turn_in_the_middle_and_what_was_done_stays(priced: Hous
 
 
 async def test_a_restart_forgets_nothing(tmp_path):
-    house = await House(tmp_path / "kelpie.db", model_prices=(PRICE,)).start()
-    agent_id = await agent(house, Budget(micros=70))
-    await house.say(agent_id, "hi")
-    await house.stop()
-    house = await house.start()
-    assert ended(await house.say(agent_id, "again")).stop_reason is StopReason.insufficient_credits
-    await house.stop()
+    rig = await Rig(tmp_path / "kelpie.db", model_prices=(PRICE,)).start()
+    agent_id = await agent(rig, Budget(micros=70))
+    await rig.say(agent_id, "hi")
+    await rig.stop()
+    rig = await rig.start()
+    assert ended(await rig.say(agent_id, "again")).stop_reason is StopReason.insufficient_credits
+    await rig.stop()
 
 
-async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(priced: House):
+async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(priced: Rig):
     agent_id = await agent(priced, Budget(tokens=15))
     doors = priced.kelpie.api()
     lanes = ["", *[(await doors.conversations.create(agent_id, NewConversation())).id for _ in range(2)]]
@@ -95,14 +95,14 @@ async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(pr
     assert await spent(priced, agent_id) == SpentAmount(3 * 70, 45, 3)
 
 
-async def test_money_needs_a_price(house: House):
+async def test_money_needs_a_price(rig: Rig):
     with pytest.raises(InvalidInput, match="price of test/script is unknown"):
-        await agent(house, Budget(micros=1))
-    agent_id = await agent(house, Budget(tokens=1000))
+        await agent(rig, Budget(micros=1))
+    agent_id = await agent(rig, Budget(tokens=1000))
     with pytest.raises(InvalidInput, match=r"kelpie_budget\.usd"):
-        await house.kelpie.api().agents.update(agent_id, {"budget": Budget(micros=1)})
-    await house.say(agent_id, "hi")
-    assert await spent(house, agent_id) == SpentAmount(0, 15, 1, unpriced_calls=1)
+        await rig.kelpie.api().agents.update(agent_id, {"budget": Budget(micros=1)})
+    await rig.say(agent_id, "hi")
+    assert await spent(rig, agent_id) == SpentAmount(0, 15, 1, unpriced_calls=1)
 
 
 def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:

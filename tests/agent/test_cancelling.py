@@ -15,7 +15,7 @@ from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.tools.tools import NewTool
 from kelpie.storage.runs import journal_keys
 from kelpie.tools.calls.interface import Outcome
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 from tests.agent.test_recovery import until
 
 SOURCE = '''
@@ -30,8 +30,8 @@ def outside(mark: str) -> str:
 WAIT_S = 60.0
 
 
-class Shop(House):
-    """A house with a tool whose calls can be held, and that remembers which of them were broken off."""
+class Shop(Rig):
+    """A rig with a tool whose calls can be held, and that remembers which of them were broken off."""
 
     def __init__(self, path) -> None:
         super().__init__(path, external=self._run)

@@ -20,7 +20,7 @@ from kelpie.core.permissions.budgets import Budget, SpentAmount
 from kelpie.core.token_estimates import estimate, tokens_in
 from kelpie.llm.provider.interface import ModelInfo, Reply
 from kelpie.storage.runs import steps
-from tests.agent.conftest import House, ScriptModel, ended, rows, says
+from tests.agent.conftest import Rig, ScriptModel, ended, rows, says
 
 NOTE = ("memory_insert", {"label": "human", "new_string": "x"})
 OVERFLOW = ModelError(ModelFault.context_overflow, "too long")
@@ -62,54 +62,54 @@ class CountingModel(ScriptModel):
 
 
 @pytest.fixture
-async def house(tmp_path):
-    made = House(tmp_path / "kelpie.db")
+async def rig(tmp_path):
+    made = Rig(tmp_path / "kelpie.db")
     made.model = CountingModel()
     await made.start()
     yield made
     await made.stop()
 
 
-async def make(house, window=WINDOW, **fields):
+async def make(rig, window=WINDOW, **fields):
     new = NewAgent(include_base_tools=False, context_window_limit=window, system="Be brief.", **fields)
-    return (await house.kelpie.api().agents.create(new)).agent
+    return (await rig.kelpie.api().agents.create(new)).agent
 
 
-async def context(house, agent):
-    view = await house.kelpie.api().agents.get(agent.id)
-    found = {m.id: m for m in await house.kelpie.api().histories.messages(agent.id, MessageQuery(limit=None))}
+async def context(rig, agent):
+    view = await rig.kelpie.api().agents.get(agent.id)
+    found = {m.id: m for m in await rig.kelpie.api().histories.messages(agent.id, MessageQuery(limit=None))}
     return [found[i] for i in view.message_ids]
 
 
-async def fill(house, agent, count, size=2_000):
+async def fill(rig, agent, count, size=2_000):
     """So many turns of `size` bytes each."""
     for i in range(count):
-        await house.say(agent.id, f"fact {i} " + "y" * size)
+        await rig.say(agent.id, f"fact {i} " + "y" * size)
 
 
 def shown(request):
     return [p.message for p in request.messages]
 
 
-async def test_what_a_summary_takes_is_a_step_that_the_budget_counts(house):
-    agent = await make(house)
-    house.model.summaries = [replace(says("Facts."), usage=Usage(700, 7, 707))]
-    await fill(house, agent, 7)
-    asked = len(house.model.summing)
+async def test_what_a_summary_takes_is_a_step_that_the_budget_counts(rig):
+    agent = await make(rig)
+    rig.model.summaries = [replace(says("Facts."), usage=Usage(700, 7, 707))]
+    await fill(rig, agent, 7)
+    asked = len(rig.model.summing)
     assert asked == 1
-    recorded = await house.kelpie.api().runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
+    recorded = await rig.kelpie.api().runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
     assert [step.usage.total_tokens for step in recorded].count(707) == 1
     assert {step.model_handle for step in recorded} == {agent.model.handle}
-    spent = await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
+    spent = await rig.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
     assert spent.tokens == sum(step.usage.total_tokens for step in recorded)
 
 
-async def test_a_full_context_is_compacted_after_the_step(house):
-    agent = await make(house)
-    house.model.summaries = ["Facts 0 and 1."]
-    await fill(house, agent, 6)
-    house.model.script = [says("z" * 2_500)]
-    events = await house.say(agent.id, "fact 6")
+async def test_a_full_context_is_compacted_after_the_step(rig):
+    agent = await make(rig)
+    rig.model.summaries = ["Facts 0 and 1."]
+    await fill(rig, agent, 6)
+    rig.model.script = [says("z" * 2_500)]
+    events = await rig.say(agent.id, "fact 6")
 
     began, (summary,) = (
         [e for e in events if isinstance(e, Compacting)],
@@ -117,7 +117,7 @@ async def test_a_full_context_is_compacted_after_the_step(house):
     )
     assert [e.trigger for e in began] == ["post_step_context_check"] and began[0].tokens > 0.9 * WINDOW
     assert [type(e).__name__ for e in events][-3:] == ["Compacting", "MessageCommitted", "TurnEnded"]
-    seen = await context(house, agent)
+    seen = await context(rig, agent)
     assert [m.role for m in seen[:2]] == [Role.system, Role.summary] and seen[1].id == summary.id
     assert seen[2].role is Role.assistant and seen[-1].role is Role.assistant
     stats = read_summary(summary).stats
@@ -125,182 +125,182 @@ async def test_a_full_context_is_compacted_after_the_step(house):
     assert stats["context_tokens_after"] == ended(events).context_tokens < 0.7 * WINDOW < stats["context_tokens_before"]
     assert ended(events).stop_reason is StopReason.end_turn
 
-    house.model.script = [says("fine")]
-    events = await house.say(agent.id, "and now?")
-    assert "Facts 0 and 1." in shown(house.model.requests[-1])[0].text and rows(events)[-1].text == "fine"
-    everything = await house.kelpie.api().histories.messages(agent.id, MessageQuery(limit=None))
+    rig.model.script = [says("fine")]
+    events = await rig.say(agent.id, "and now?")
+    assert "Facts 0 and 1." in shown(rig.model.requests[-1])[0].text and rows(events)[-1].text == "fine"
+    everything = await rig.kelpie.api().histories.messages(agent.id, MessageQuery(limit=None))
     assert sum(m.text.startswith("fact ") for m in everything) == 7, "the history keeps everything"
 
 
-async def test_room_is_made_before_the_first_step(house):
-    agent = await make(house)
-    await fill(house, agent, 5)
-    await house.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
-    house.model.summaries, house.model.script = ["They told five facts."], [says("I know.")]
-    events = await house.say(agent.id, "what do you know?")
+async def test_room_is_made_before_the_first_step(rig):
+    agent = await make(rig)
+    await fill(rig, agent, 5)
+    await rig.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
+    rig.model.summaries, rig.model.script = ["They told five facts."], [says("I know.")]
+    events = await rig.say(agent.id, "what do you know?")
     assert [e.trigger for e in events if isinstance(e, Compacting)] == ["context_window_exceeded"]
-    said = shown(house.model.requests[-1])
+    said = shown(rig.model.requests[-1])
     assert said[0].role is Role.summary and said[-1].text == "what do you know?"
     assert sum(map(weight, said)) < 2_000 * 4
     assert rows(events)[-1].text == "I know." and ended(events).error is None
-    again = await house.say(agent.id, "once more")
+    again = await rig.say(agent.id, "once more")
     assert not [e for e in again if isinstance(e, Compacting)], "made once, it is enough"
 
 
-async def test_a_refused_prompt_is_shortened_and_asked_again(house):
-    agent = await make(house, window=100_000)
-    await fill(house, agent, 6)
-    house.model.script = [OVERFLOW, OVERFLOW, says("at last")]
-    events = await house.say(agent.id, "short question")
+async def test_a_refused_prompt_is_shortened_and_asked_again(rig):
+    agent = await make(rig, window=100_000)
+    await fill(rig, agent, 6)
+    rig.model.script = [OVERFLOW, OVERFLOW, says("at last")]
+    events = await rig.say(agent.id, "short question")
     assert rows(events)[-1].text == "at last" and ended(events).stop_reason is StopReason.end_turn
-    sizes = [sum(map(weight, shown(request))) for request in house.model.requests[-3:]]
+    sizes = [sum(map(weight, shown(request))) for request in rig.model.requests[-3:]]
     assert sizes[0] > sizes[1] > sizes[2]
-    assert shown(house.model.requests[-1])[-1].text == "short question"
+    assert shown(rig.model.requests[-1])[-1].text == "short question"
 
 
-async def test_a_provider_that_always_refuses_ends_the_turn_with_its_words(house):
-    agent = await make(house)
-    await fill(house, agent, 2)
-    house.model.script = [OVERFLOW] * 10
-    before = len(house.model.requests)
-    events = await house.say(agent.id, "hello?")
+async def test_a_provider_that_always_refuses_ends_the_turn_with_its_words(rig):
+    agent = await make(rig)
+    await fill(rig, agent, 2)
+    rig.model.script = [OVERFLOW] * 10
+    before = len(rig.model.requests)
+    events = await rig.say(agent.id, "hello?")
     assert ended(events).error is OVERFLOW and ended(events).stop_reason is StopReason.llm_api_error
-    assert len(house.model.requests) - before <= 4
-    house.model.script = [says("better")]
-    assert rows(await house.say(agent.id, "again"))[-1].text == "better"
+    assert len(rig.model.requests) - before <= 4
+    rig.model.script = [says("better")]
+    assert rows(await rig.say(agent.id, "again"))[-1].text == "better"
 
 
-async def test_a_long_turn_keeps_its_question_and_every_call_its_result(house):
-    agent = await make(house, tools=("memory_insert", "conversation_search"))
-    await fill(house, agent, 2)
+async def test_a_long_turn_keeps_its_question_and_every_call_its_result(rig):
+    agent = await make(rig, tools=("memory_insert", "conversation_search"))
+    await fill(rig, agent, 2)
     search = ("conversation_search", {"query": "fact", "limit": 5})
-    house.model.script = [says("", search, search) for _ in range(12)] + [says("done")]
-    events = await house.say(agent.id, "the question")
+    rig.model.script = [says("", search, search) for _ in range(12)] + [says("done")]
+    events = await rig.say(agent.id, "the question")
     assert rows(events)[-1].text == "done" and any(isinstance(e, Compacting) for e in events)
-    for request in house.model.requests:
+    for request in rig.model.requests:
         said = shown(request)
         calls = [call.id for m in said for call in m.tool_calls]
         results = [result.call_id for m in said for result in m.tool_returns]
         assert sorted(calls) == sorted(results)
-    assert all(any(m.text == "the question" for m in shown(r)) for r in house.model.requests[-12:])
+    assert all(any(m.text == "the question" for m in shown(r)) for r in rig.model.requests[-12:])
 
 
 @pytest.mark.parametrize("failures", [[DOWN] * 9, [""] * 9, ["long " * 50_000] * 9])
-async def test_without_a_usable_summary_the_turn_is_answered_all_the_same(house, failures):
-    agent = await make(house)
-    await fill(house, agent, 6)
-    await house.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
-    house.model.summaries, house.model.script = list(failures), [says("still here")]
-    events = await house.say(agent.id, "are you there?")
+async def test_without_a_usable_summary_the_turn_is_answered_all_the_same(rig, failures):
+    agent = await make(rig)
+    await fill(rig, agent, 6)
+    await rig.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
+    rig.model.summaries, rig.model.script = list(failures), [says("still here")]
+    events = await rig.say(agent.id, "are you there?")
     assert rows(events)[-1].text == "still here"
-    seen = await context(house, agent)
+    seen = await context(rig, agent)
     assert seen[1].role is Role.summary and sum(map(weight, seen[1:])) < 2_000 * 4
     if failures[0] != "long " * 50_000:
         assert read_summary(seen[1]).text == NOTHING_TOLD
 
 
-async def test_what_an_earlier_summary_told_is_not_lost_with_the_summariser(house):
-    agent = await make(house)
-    house.model.summaries = ["The safe opens with 4711.", *[DOWN] * 20]
-    await fill(house, agent, 16)
-    seen = await context(house, agent)
+async def test_what_an_earlier_summary_told_is_not_lost_with_the_summariser(rig):
+    agent = await make(rig)
+    rig.model.summaries = ["The safe opens with 4711.", *[DOWN] * 20]
+    await fill(rig, agent, 16)
+    seen = await context(rig, agent)
     assert read_summary(seen[1]).text == f"The safe opens with 4711.\n\n{NOTHING_TOLD}"
 
 
-async def test_another_model_sums_up_and_the_agents_own_stands_in_for_it(house):
+async def test_another_model_sums_up_and_the_agents_own_stands_in_for_it(rig):
     settings = {"model": "test/small", "model_settings": {"temperature": 0.2}, "prompt": "Sum up.", "clip_chars": 450}
-    agent = await make(house, compaction_settings=settings)
-    await fill(house, agent, 6)
-    house.model.summaries = [DOWN, "z" * 1_000]
-    await fill(house, agent, 1)
-    first, second = house.model.summing
+    agent = await make(rig, compaction_settings=settings)
+    await fill(rig, agent, 6)
+    rig.model.summaries = [DOWN, "z" * 1_000]
+    await fill(rig, agent, 1)
+    first, second = rig.model.summing
     assert (first.model, first.temperature, first.system) == ("small", 0.2, "Sum up.")
     assert (second.model, second.system) == ("script", "Sum up.") and not second.tools
-    summary = read_summary((await context(house, agent))[1]).text
+    summary = read_summary((await context(rig, agent))[1]).text
     assert summary.startswith("z") and len(summary) < 550 and "omitted" in summary
 
 
-async def test_with_a_provider_that_is_not_there_the_agents_own_model_sums_up(house):
-    agent = await make(house, compaction_settings={"model": "nowhere/model"})
-    await fill(house, agent, 7)
-    assert [request.model for request in house.model.summing] == ["script"]
+async def test_with_a_provider_that_is_not_there_the_agents_own_model_sums_up(rig):
+    agent = await make(rig, compaction_settings={"model": "nowhere/model"})
+    await fill(rig, agent, 7)
+    assert [request.model for request in rig.model.summing] == ["script"]
 
 
-async def test_an_acknowledged_prompt_comes_before_the_transcript(house):
-    agent = await make(house, compaction_settings={"prompt_acknowledgement": True, "prompt": "Sum up."})
-    await fill(house, agent, 7)
-    said = shown(house.model.summing[0])
+async def test_an_acknowledged_prompt_comes_before_the_transcript(rig):
+    agent = await make(rig, compaction_settings={"prompt_acknowledgement": True, "prompt": "Sum up."})
+    await fill(rig, agent, 7)
+    said = shown(rig.model.summing[0])
     assert [m.role for m in said] == [Role.user, Role.assistant, Role.user] and said[0].text == "Sum up."
 
 
 @pytest.mark.parametrize("mode", ["self_compact_all", "self_compact_sliding_window"])
-async def test_an_agent_sums_itself_up_with_its_own_prompt_and_tools(house, mode):
-    agent = await make(house, tools=("memory_insert",), compaction_settings={"mode": mode})
-    await fill(house, agent, 7)
-    (request,) = house.model.summing
+async def test_an_agent_sums_itself_up_with_its_own_prompt_and_tools(rig, mode):
+    agent = await make(rig, tools=("memory_insert",), compaction_settings={"mode": mode})
+    await fill(rig, agent, 7)
+    (request,) = rig.model.summing
     assert request.system.startswith("Be brief.") and request.tool_choice == "none"
     assert [tool.name for tool in request.tools] == ["memory_insert"]
     assert shown(request)[0].text.startswith("fact 0")
-    seen = await context(house, agent)
+    seen = await context(rig, agent)
     assert len(seen) == 2 if mode == "self_compact_all" else len(seen) > 3
 
 
-async def test_modes_fall_back_on_each_other(house):
-    agent = await make(house, compaction_settings={"mode": "self_compact_all"})
-    house.model.summaries = [DOWN, "", "by transcript"]
-    await fill(house, agent, 7)
-    kinds = ["<transcript>" in request.messages[-1].message.text for request in house.model.summing]
+async def test_modes_fall_back_on_each_other(rig):
+    agent = await make(rig, compaction_settings={"mode": "self_compact_all"})
+    rig.model.summaries = [DOWN, "", "by transcript"]
+    await fill(rig, agent, 7)
+    kinds = ["<transcript>" in request.messages[-1].message.text for request in rig.model.summing]
     assert kinds == [False, False, True]
-    assert read_summary((await context(house, agent))[1]).text == "by transcript"
+    assert read_summary((await context(rig, agent))[1]).text == "by transcript"
 
 
-async def test_a_history_longer_than_the_summarisers_window_goes_in_pieces(house):
-    house.model.describe = lambda name: ModelInfo(
+async def test_a_history_longer_than_the_summarisers_window_goes_in_pieces(rig):
+    rig.model.describe = lambda name: ModelInfo(
         f"test/{name}", name, "test", "openai", 2_000 if name == "small" else 128_000, "test", 400
     )
-    agent = await make(house, window=40_000, compaction_settings={"model": "test/small", "mode": "all"})
-    house.model.summaries = [lambda request, i=i: f"part {i}" for i in range(30)]
-    await fill(house, agent, 10, size=15_000)
-    told = [request.messages[-1].message.text for request in house.model.summing]
+    agent = await make(rig, window=40_000, compaction_settings={"model": "test/small", "mode": "all"})
+    rig.model.summaries = [lambda request, i=i: f"part {i}" for i in range(30)]
+    await fill(rig, agent, 10, size=15_000)
+    told = [request.messages[-1].message.text for request in rig.model.summing]
     assert len(told) > 3 and all(estimate(text) < 2_000 for text in told)
     assert "<summary_so_far>\npart 0\n" in told[1] and "<summary_so_far>" not in told[0]
-    assert read_summary((await context(house, agent))[1]).text == f"part {len(told) - 1}"
+    assert read_summary((await context(rig, agent))[1]).text == f"part {len(told) - 1}"
 
 
-async def test_pieces_that_are_refused_are_halved(house):
-    agent = await make(house)
-    house.model.summaries = [OVERFLOW, *(f"piece {i}" for i in range(9))]
-    await fill(house, agent, 7)
-    sizes = [len(request.messages[-1].message.text) for request in house.model.summing]
+async def test_pieces_that_are_refused_are_halved(rig):
+    agent = await make(rig)
+    rig.model.summaries = [OVERFLOW, *(f"piece {i}" for i in range(9))]
+    await fill(rig, agent, 7)
+    sizes = [len(request.messages[-1].message.text) for request in rig.model.summing]
     assert len(sizes) > 2 and max(sizes[1:]) < sizes[0] / 1.5
-    assert read_summary((await context(house, agent))[1]).text == f"piece {len(sizes) - 2}"
+    assert read_summary((await context(rig, agent))[1]).text == f"piece {len(sizes) - 2}"
 
 
-async def test_instructions_that_alone_are_too_long_are_told_as_such(house):
-    agent = await make(house, window=1_000)
-    await house.kelpie.api().agents.update(agent.id, {"system": "z" * 20_000})
-    house.model.requests.clear()
-    events = await house.say(agent.id, "hi")
+async def test_instructions_that_alone_are_too_long_are_told_as_such(rig):
+    agent = await make(rig, window=1_000)
+    await rig.kelpie.api().agents.update(agent.id, {"system": "z" * 20_000})
+    rig.model.requests.clear()
+    events = await rig.say(agent.id, "hi")
     assert ended(events).stop_reason is StopReason.context_window_overflow_in_system_prompt
-    assert "context window" in str(ended(events).error) and not house.model.requests
-    await house.kelpie.api().agents.update(agent.id, {"system": "short"})
-    assert ended(await house.say(agent.id, "hi")).stop_reason is StopReason.end_turn
+    assert "context window" in str(ended(events).error) and not rig.model.requests
+    await rig.kelpie.api().agents.update(agent.id, {"system": "short"})
+    assert ended(await rig.say(agent.id, "hi")).stop_reason is StopReason.end_turn
 
 
-async def test_an_input_that_alone_is_too_long_is_still_sent(house):
-    agent = await make(house)
-    house.model.script = [says("long!")]
-    events = await house.say(agent.id, "w" * 100_000)
+async def test_an_input_that_alone_is_too_long_is_still_sent(rig):
+    agent = await make(rig)
+    rig.model.script = [says("long!")]
+    events = await rig.say(agent.id, "w" * 100_000)
     assert rows(events)[0].text == "long!" and ended(events).stop_reason is StopReason.end_turn
-    assert [m.role for m in await context(house, agent)] == [Role.system, Role.summary]
+    assert [m.role for m in await context(rig, agent)] == [Role.system, Role.summary]
 
 
-async def test_a_history_that_is_emptied_while_it_is_summed_up_stays_empty(house):
-    agent = await make(house)
-    await fill(house, agent, 6)
+async def test_a_history_that_is_emptied_while_it_is_summed_up_stays_empty(rig):
+    agent = await make(rig)
+    await fill(rig, agent, 6)
 
     async def empty():
-        await house.kelpie.api().histories.reset(agent.id, False)
+        await rig.kelpie.api().histories.reset(agent.id, False)
 
     class Resetting(CountingModel):
         async def stream(self, request):
@@ -309,109 +309,109 @@ async def test_a_history_that_is_emptied_while_it_is_summed_up_stays_empty(house
             async for event in super().stream(request):
                 yield event
 
-    house.model.__class__ = Resetting
-    events = await house.say(agent.id, "fact 7 " + "y" * 2_000)
+    rig.model.__class__ = Resetting
+    events = await rig.say(agent.id, "fact 7 " + "y" * 2_000)
     assert ended(events).stop_reason is StopReason.end_turn
-    assert [m.role for m in await context(house, agent)] == [Role.system, Role.user, Role.assistant]
-    house.model.__class__ = CountingModel
-    await house.say(agent.id, "hello")
-    assert [m.text[:6] for m in shown(house.model.requests[-1])] == ["fact 7", "ok", "hello"]
+    assert [m.role for m in await context(rig, agent)] == [Role.system, Role.user, Role.assistant]
+    rig.model.__class__ = CountingModel
+    await rig.say(agent.id, "hello")
+    assert [m.text[:6] for m in shown(rig.model.requests[-1])] == ["fact 7", "ok", "hello"]
 
 
-async def test_a_turn_after_a_restart_sees_the_summary(house):
-    agent = await make(house)
-    house.model.summaries = ["Facts."]
-    await fill(house, agent, 7)
-    model = house.model
-    await house.stop()
-    house.model = model
-    await house.start()
-    await house.say(agent.id, "back?")
-    said = shown(house.model.requests[-1])
+async def test_a_turn_after_a_restart_sees_the_summary(rig):
+    agent = await make(rig)
+    rig.model.summaries = ["Facts."]
+    await fill(rig, agent, 7)
+    model = rig.model
+    await rig.stop()
+    rig.model = model
+    await rig.start()
+    await rig.say(agent.id, "back?")
+    said = shown(rig.model.requests[-1])
     assert said[0].role is Role.summary and said[-1].text == "back?"
 
 
 # --- on request -------------------------------------------------------------------------------------------------------
 
 
-async def compact(house, agent, **given) -> CompactionResult:
-    return await house.kelpie.api().context_windows.compact(agent.id, given or None)
+async def compact(rig, agent, **given) -> CompactionResult:
+    return await rig.kelpie.api().context_windows.compact(agent.id, given or None)
 
 
-async def test_a_context_is_compacted_on_request(house):
-    agent = await make(house, window=100_000)
-    await fill(house, agent, 6, size=5)
-    house.model.summaries = ["It began."]
-    done = await compact(house, agent)
+async def test_a_context_is_compacted_on_request(rig):
+    agent = await make(rig, window=100_000)
+    await fill(rig, agent, 6, size=5)
+    rig.model.summaries = ["It began."]
+    done = await compact(rig, agent)
     assert (done.summary, done.before, done.after) == ("It began.", 13, 11)
-    seen = await context(house, agent)
+    seen = await context(rig, agent)
     assert [m.role for m in seen[:3]] == [Role.system, Role.summary, Role.assistant] and len(seen) == 11
     assert (seen[1].run_id, seen[1].step_id, seen[1].otid) == (None, None, None) and read_summary(seen[1]).stats is None
-    everything = await compact(house, agent, mode="all")
+    everything = await compact(rig, agent, mode="all")
     assert (everything.before, everything.after) == (11, 2)
-    again = await compact(house, agent)
+    again = await compact(rig, agent)
     assert (again.summary, again.before, again.after) == (everything.summary, 2, 2)
 
 
-async def spent(house, agent) -> SpentAmount:
-    return await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
+async def spent(rig, agent) -> SpentAmount:
+    return await rig.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
 
 
-async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_budget(house):
-    agent = await make(house, window=100_000)
-    await fill(house, agent, 6, size=5)
-    before = await spent(house, agent)
-    done = await compact(house, agent)
+async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_budget(rig):
+    agent = await make(rig, window=100_000)
+    await fill(rig, agent, 6, size=5)
+    before = await spent(rig, agent)
+    done = await compact(rig, agent)
     assert done.step is not None and done.step.usage.total_tokens > 0
-    after = await spent(house, agent)
+    after = await spent(rig, agent)
     assert (after.tokens - before.tokens, after.calls - before.calls) == (done.step.usage.total_tokens, 1)
-    (run,) = [run for run in await house.kelpie.api().runs.page(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    (run,) = [run for run in await rig.kelpie.api().runs.page(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
     assert (run.status, run.usage, run.step_count) == (RunStatus.completed, done.step.usage, 1)
-    await house.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens)})
-    summed_up = len(house.model.summing)
+    await rig.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens)})
+    summed_up = len(rig.model.summing)
     with pytest.raises(CallerError, match="budget is used up"):
-        await compact(house, agent, mode="all")
-    assert len(house.model.summing) == summed_up
-    await house.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
-    assert (await compact(house, agent, mode="all")).after == 2
-    assert ended(await house.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
+        await compact(rig, agent, mode="all")
+    assert len(rig.model.summing) == summed_up
+    await rig.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
+    assert (await compact(rig, agent, mode="all")).after == 2
+    assert ended(await rig.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
 
 
-async def test_a_short_history_is_not_compacted_on_request(house):
-    agent = await make(house)
+async def test_a_short_history_is_not_compacted_on_request(rig):
+    agent = await make(rig)
     with pytest.raises(CallerError, match="failed to reduce the number of messages"):
-        await compact(house, agent)
-    await fill(house, agent, 3, size=5)
+        await compact(rig, agent)
+    await fill(rig, agent, 3, size=5)
     with pytest.raises(CallerError, match="failed to reduce the number of messages"):
-        await compact(house, agent)
+        await compact(rig, agent)
     with pytest.raises(InvalidInput, match="mode"):
-        await compact(house, agent, mode="some")
-    assert not house.model.summing
+        await compact(rig, agent, mode="some")
+    assert not rig.model.summing
 
 
-async def test_on_request_a_summariser_that_fails_is_told_and_nothing_changes(house):
-    agent = await make(house)
-    await fill(house, agent, 6, size=5)
-    before = await context(house, agent)
-    house.model.summaries = [DOWN] * 9
+async def test_on_request_a_summariser_that_fails_is_told_and_nothing_changes(rig):
+    agent = await make(rig)
+    await fill(rig, agent, 6, size=5)
+    before = await context(rig, agent)
+    rig.model.summaries = [DOWN] * 9
     with pytest.raises(ModelError, match="down"):
-        await compact(house, agent)
-    assert await context(house, agent) == before
+        await compact(rig, agent)
+    assert await context(rig, agent) == before
 
 
 def live_turns() -> list[Turn]:
     return [each for each in gc.get_objects() if isinstance(each, Turn)]
 
 
-async def test_a_turn_that_had_to_make_room_leaves_no_ring_behind(house):
+async def test_a_turn_that_had_to_make_room_leaves_no_ring_behind(rig):
     """What hangs in a ring stays until a full collection, which a server hardly ever makes."""
-    agent = await make(house)
+    agent = await make(rig)
     gc.collect()
     gc.disable()
     try:
         others = live_turns()
-        while not house.model.summing:
-            await house.say(agent.id, "word " * 400)
+        while not rig.model.summing:
+            await rig.say(agent.id, "word " * 400)
         left = live_turns()
     finally:
         gc.enable()

@@ -13,7 +13,7 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Damaged
 from kelpie.core.ids import AgentId, BlockId
 from kelpie.core.memory.blocks import LOST, BlockQuery, NewBlock
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 
 SECRET = "Likes tea."
 ROT = {
@@ -26,42 +26,42 @@ ROT = {
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    made = await House(tmp_path / "kelpie.db").start()
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    made = await Rig(tmp_path / "kelpie.db").start()
     yield made
     await made.stop()
 
 
-async def damaged(house: House, rot: str) -> tuple[Api, AgentId, BlockId]:
+async def damaged(rig: Rig, rot: str) -> tuple[Api, AgentId, BlockId]:
     """An agent with one block, after the disk changed it and the server was started again."""
     tools = ("core_memory_append", "memory_rethink")
     made = NewAgent(memory_blocks=(NewBlock("human", SECRET),), tools=tools, include_base_tools=False)
-    agent_id = (await house.kelpie.api().agents.create(made)).agent.id
-    block = await house.kelpie.api().blocks.of_agent_by_label(agent_id, "human")
-    await house.stop()
-    spoil(house, rot)
-    await house.start()
-    return house.kelpie.api(), agent_id, block.id
+    agent_id = (await rig.kelpie.api().agents.create(made)).agent.id
+    block = await rig.kelpie.api().blocks.of_agent_by_label(agent_id, "human")
+    await rig.stop()
+    spoil(rig, rot)
+    await rig.start()
+    return rig.kelpie.api(), agent_id, block.id
 
 
-def spoil(house: House, rot: str) -> None:
-    with sqlite3.connect(house.path) as beside:
+def spoil(rig: Rig, rot: str) -> None:
+    with sqlite3.connect(rig.path) as beside:
         beside.execute(rot)
 
 
 @pytest.mark.parametrize("rot", ROT.values(), ids=ROT.keys())
-async def test_a_damaged_block_is_never_told_as_truth(house: House, rot: str) -> None:
-    doors, agent_id, block_id = await damaged(house, rot)
+async def test_a_damaged_block_is_never_told_as_truth(rig: Rig, rot: str) -> None:
+    doors, agent_id, block_id = await damaged(rig, rot)
     calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("core_memory_append", {"label": "human", "content": "x"}),
         ("memory_rethink", {"label": "human", "new_memory": "x"}),
     )
-    house.model.script = [says("", *calls), says("I go on")]
-    events = await house.say(agent_id, "hello")
+    rig.model.script = [says("", *calls), says("I go on")]
+    events = await rig.say(agent_id, "hello")
     assert ended(events).stop_reason is StopReason.end_turn
     results = [result for row in rows(events) for result in row.tool_returns]
     assert [(result.ok, "damaged on the disk" in result.text) for result in results] == [(False, True)] * 2
-    prompt = str(house.model.requests[0])
+    prompt = str(rig.model.requests[0])
     assert LOST in prompt and "Likes" not in prompt and "Forget it" not in prompt
     for attempt in (doors.blocks.get(block_id), doors.blocks.of_agent_by_label(agent_id, "human")):
         with pytest.raises(Damaged, match="new value, roll it back"):
@@ -74,25 +74,25 @@ async def test_a_damaged_block_is_never_told_as_truth(house: House, rot: str) ->
 
 
 @pytest.mark.parametrize("rot", ROT.values(), ids=ROT.keys())
-async def test_a_new_value_or_a_version_of_before_mends_it(house: House, rot: str) -> None:
-    doors, agent_id, block_id = await damaged(house, rot)
+async def test_a_new_value_or_a_version_of_before_mends_it(rig: Rig, rot: str) -> None:
+    doors, agent_id, block_id = await damaged(rig, rot)
     assert (await doors.block_history.rollback(block_id, 1)).value == SECRET
     assert (await doors.blocks.get(block_id)).value == SECRET
-    spoil(house, rot)
+    spoil(rig, rot)
     await doors.blocks.update(block_id, {"value": "New."})
     mended = await doors.blocks.get(block_id)
     assert (mended.value, mended.version, mended.metadata) == ("New.", 3, {})
-    house.model.script = [says("ok")]
-    await house.say(agent_id, "hello")
-    assert "New." in str(house.model.requests[-1])
+    rig.model.script = [says("ok")]
+    await rig.say(agent_id, "hello")
+    assert "New." in str(rig.model.requests[-1])
 
 
-async def test_a_damaged_version_hides_no_other(house: House) -> None:
-    doors, _, block_id = await damaged(house, "UPDATE blocks SET hidden = hidden")
+async def test_a_damaged_version_hides_no_other(rig: Rig) -> None:
+    doors, _, block_id = await damaged(rig, "UPDATE blocks SET hidden = hidden")
     for value in ("two", "three"):
         await doors.blocks.update(block_id, {"value": value})
-    spoil(house, "UPDATE block_history SET value = 'one' WHERE version = 1")
-    spoil(house, "UPDATE block_history SET author = 'nobody', fields = '{' WHERE version = 2")
+    spoil(rig, "UPDATE block_history SET value = 'one' WHERE version = 1")
+    spoil(rig, "UPDATE block_history SET author = 'nobody', fields = '{' WHERE version = 2")
     listed = await doors.block_history.page(block_id, None, 50)
     assert [(each.version, each.lost) for each in listed] == [(3, False), (2, True), (1, False)]
     assert (await doors.block_history.get(block_id, 3)).value == "three"

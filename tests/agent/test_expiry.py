@@ -7,70 +7,68 @@ from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.runs import runs
 from kelpie.storage.runs.input import RunInput
-from tests.agent.conftest import House, rows, says
+from tests.agent.conftest import Rig, rows, says
 from tests.agent.test_approvals import append, history, make, pending, well_formed
 from tests.agent.test_recovery import until
 
 
-def expiry(house):
-    return ApprovalExpiry(house.kelpie.world, house.kelpie.runtime.live_agents, 60, 50)
+def expiry(rig):
+    return ApprovalExpiry(rig.kelpie.world, rig.kelpie.runtime.live_agents, 60, 50)
 
 
-async def make_old(house, agent_id, at=2):
+async def make_old(rig, agent_id, at=2):
     statement = "UPDATE approvals SET requested_at = ? WHERE agent_id = ?"
-    await house.kelpie.world.database.transact(lambda tx: tx.exec_driver_sql(statement, (at, agent_id)))
+    await rig.kelpie.world.database.transact(lambda tx: tx.exec_driver_sql(statement, (at, agent_id)))
 
 
 async def test_what_nobody_answers_is_denied_in_time_and_the_turn_goes_on(tmp_path):
-    house = await House(tmp_path / "kelpie.db", approval_s=60).start()
-    agent = await make(house)
-    house.model.script = [says("", append())]
-    await house.say(agent.id, "go")
-    await expiry(house).deny_expired()
-    assert await pending(house, agent.id) is not None, "not yet"
-    house.model.script = [says("then not")]
-    await make_old(house, agent.id)
-    await expiry(house).deny_expired()
-    await until(lambda: _settled(house, agent.id))
-    said = await history(house, agent.id)
+    rig = await Rig(tmp_path / "kelpie.db", approval_s=60).start()
+    agent = await make(rig)
+    rig.model.script = [says("", append())]
+    await rig.say(agent.id, "go")
+    await expiry(rig).deny_expired()
+    assert await pending(rig, agent.id) is not None, "not yet"
+    rig.model.script = [says("then not")]
+    await make_old(rig, agent.id)
+    await expiry(rig).deny_expired()
+    await until(lambda: _settled(rig, agent.id))
+    said = await history(rig, agent.id)
     assert said[-1].text == "then not" and "not answered within 60 seconds" in said[-2].tool_returns[0].text
-    await well_formed(house, agent.id)
-    await house.stop()
+    await well_formed(rig, agent.id)
+    await rig.stop()
 
 
-async def test_a_denial_that_came_to_nothing_ends_the_wait_for_the_live_agent_too(house):
-    agent = await make(house)
-    house.model.script = [says("", append())]
-    await house.say(agent.id, "go")
-    await make_old(house, agent.id)
-    waiting = await pending(house, agent.id)
+async def test_a_denial_that_came_to_nothing_ends_the_wait_for_the_live_agent_too(rig):
+    agent = await make(rig)
+    rig.model.script = [says("", append())]
+    await rig.say(agent.id, "go")
+    await make_old(rig, agent.id)
+    waiting = await pending(rig, agent.id)
     denial = Run(denial_of(waiting.id), agent.id, RunStatus.cancelled, 1, stop_reason=StopReason.cancelled)
     given = RunInput((), 1)
-    await house.kelpie.world.database.transact(
-        lambda tx: runs.open_run(tx, denial, agent.organization_id, given, NOBODY)
-    )
-    await expiry(house).deny_expired()
-    assert await pending(house, agent.id) is None
-    house.model.script = [says("well")]
-    assert rows(await house.say(agent.id, "how are you?"))[-1].text == "well"
-    await well_formed(house, agent.id)
+    await rig.kelpie.world.database.transact(lambda tx: runs.open_run(tx, denial, agent.organization_id, given, NOBODY))
+    await expiry(rig).deny_expired()
+    assert await pending(rig, agent.id) is None
+    rig.model.script = [says("well")]
+    assert rows(await rig.say(agent.id, "how are you?"))[-1].text == "well"
+    await well_formed(rig, agent.id)
 
 
-async def test_what_waits_for_stopped_agents_keeps_nobody_from_being_denied(house, monkeypatch):
+async def test_what_waits_for_stopped_agents_keeps_nobody_from_being_denied(rig, monkeypatch):
     monkeypatch.setattr(expiring, "AT_ONCE", 1)
-    stopped, other = await make(house), await make(house)
+    stopped, other = await make(rig), await make(rig)
     for agent in (stopped, other):
-        house.model.script = [says("", append())]
-        await house.say(agent.id, "go")
-    await make_old(house, stopped.id, 1)
-    await make_old(house, other.id)
-    await house.kelpie.api().agents.stop(stopped.id)
-    house.model.script = [says("then not")]
+        rig.model.script = [says("", append())]
+        await rig.say(agent.id, "go")
+    await make_old(rig, stopped.id, 1)
+    await make_old(rig, other.id)
+    await rig.kelpie.api().agents.stop(stopped.id)
+    rig.model.script = [says("then not")]
     for _ in range(2):
-        await expiry(house).deny_expired()
-    await until(lambda: _settled(house, other.id))
-    assert await pending(house, stopped.id) is not None and await pending(house, other.id) is None
+        await expiry(rig).deny_expired()
+    await until(lambda: _settled(rig, other.id))
+    assert await pending(rig, stopped.id) is not None and await pending(rig, other.id) is None
 
 
-async def _settled(house, agent_id):
-    return (await history(house, agent_id))[-1].role is Role.assistant
+async def _settled(rig, agent_id):
+    return (await history(rig, agent_id))[-1].role is Role.assistant

@@ -22,7 +22,7 @@ from kelpie.llm.provider.interface import Event, Request
 from kelpie.memory.facts import Facts
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import fact_progress
-from tests.agent.conftest import House, ScriptModel, ended, says
+from tests.agent.conftest import Rig, ScriptModel, ended, says
 
 DEADLINE_S = 60.0
 ON = FactSettings()
@@ -66,20 +66,20 @@ class Listener(ScriptModel):
 
 @pytest.fixture
 async def ears(tmp_path):
-    made = House(tmp_path / "kelpie.db")
+    made = Rig(tmp_path / "kelpie.db")
     made.model = Listener()
     await made.start()
     yield made
     await made.stop()
 
 
-def heard(house: House) -> Listener:
-    assert isinstance(house.model, Listener)
-    return house.model
+def heard(rig: Rig) -> Listener:
+    assert isinstance(rig.model, Listener)
+    return rig.model
 
 
-async def agent(house: House, facts: FactSettings | None = ON, **fields: Any) -> AgentId:
-    return (await house.kelpie.api().agents.create(NewAgent(name="a", facts=facts, **fields))).agent.id
+async def agent(rig: Rig, facts: FactSettings | None = ON, **fields: Any) -> AgentId:
+    return (await rig.kelpie.api().agents.create(NewAgent(name="a", facts=facts, **fields))).agent.id
 
 
 async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
@@ -89,35 +89,35 @@ async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
     return value
 
 
-async def state(house: House, agent_id: AgentId):
-    return await house.kelpie.world.database.read(lambda tx: fact_progress.get(tx, agent_id))
+async def state(rig: Rig, agent_id: AgentId):
+    return await rig.kelpie.world.database.read(lambda tx: fact_progress.get(tx, agent_id))
 
 
-async def looked(house: House, agent_id: AgentId, times: int) -> None:
+async def looked(rig: Rig, agent_id: AgentId, times: int) -> None:
     async def enough() -> bool:
-        now = await state(house, agent_id)
+        now = await state(rig, agent_id)
         return now is not None and now.extractions >= times
 
     await until(enough)
 
 
-def door(house: House) -> Facts:
-    return house.kelpie.api().facts
+def door(rig: Rig) -> Facts:
+    return rig.kelpie.api().facts
 
 
-async def all_facts(house: House, agent_id: AgentId):
-    return [each.fact for each in await door(house).select(agent_id, FactQuery())]
+async def all_facts(rig: Rig, agent_id: AgentId):
+    return [each.fact for each in await door(rig).select(agent_id, FactQuery())]
 
 
-async def told(house: House, agent_id: AgentId, text: str, *answers: str | ModelError) -> None:
-    before = await state(house, agent_id)
+async def told(rig: Rig, agent_id: AgentId, text: str, *answers: str | ModelError) -> None:
+    before = await state(rig, agent_id)
     assert before is not None
-    heard(house).answers += answers
-    assert ended(await house.say(agent_id, text)).stop_reason is StopReason.end_turn
-    await looked(house, agent_id, before.extractions + 1)
+    heard(rig).answers += answers
+    assert ended(await rig.say(agent_id, text)).stop_reason is StopReason.end_turn
+    await looked(rig, agent_id, before.extractions + 1)
 
 
-async def test_what_is_true_now_comes_first_and_what_was_true_then_is_found(ears: House):
+async def test_what_is_true_now_comes_first_and_what_was_true_then_is_found(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
     then = ears.kelpie.world.clock.now()
@@ -135,7 +135,7 @@ async def test_what_is_true_now_comes_first_and_what_was_true_then_is_found(ears
     assert len(oslo.sources) == 1 and oslo.sources != berlin.sources
 
 
-async def test_one_that_has_it_off_is_never_looked_at(ears: House):
+async def test_one_that_has_it_off_is_never_looked_at(ears: Rig):
     for settings in (None, FactSettings(enabled=False)):
         agent_id = await agent(ears, settings)
         await ears.say(agent_id, "I live in Berlin.")
@@ -144,7 +144,7 @@ async def test_one_that_has_it_off_is_never_looked_at(ears: House):
     assert not heard(ears).questions
 
 
-async def test_switching_it_on_looks_at_what_is_said_from_then_on(ears: House):
+async def test_switching_it_on_looks_at_what_is_said_from_then_on(ears: Rig):
     agent_id = await agent(ears, None)
     await ears.say(agent_id, "before")
     await ears.kelpie.api().agents.update(agent_id, {"facts": FactSettings(every_turns=2)})
@@ -159,12 +159,12 @@ async def test_switching_it_on_looks_at_what_is_said_from_then_on(ears: House):
     assert (await ears.kelpie.api().agents.get(agent_id)).agent.facts is None and await state(ears, agent_id) is None
 
 
-async def test_a_model_that_is_not_there_is_refused(ears: House):
+async def test_a_model_that_is_not_there_is_refused(ears: Rig):
     with pytest.raises(InvalidInput, match=r"kelpie_facts\.model"):
         await agent(ears, FactSettings(model="test/nothing"))
 
 
-async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_then_given_up(ears: House):
+async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_then_given_up(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", "Sure! Here are the facts:", found(fact("Berlin")))
     assert [each.value for each in await all_facts(ears, agent_id)] == ["Berlin"]
@@ -180,7 +180,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_then_giv
     assert {each.value for each in await all_facts(ears, agent_id)} == {"Berlin", "a dog"}
 
 
-async def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost(ears: House, monkeypatch):
+async def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost(ears: Rig, monkeypatch):
     monkeypatch.setattr(extractor, "RETRY_S", 0.001)
     monkeypatch.setattr(extractor, "LOOK_EVERY_S", 0.01)
     agent_id = await agent(ears)
@@ -191,7 +191,7 @@ async def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost(ears:
     assert now is not None and (now.failures, now.skipped, now.last_error) == (0, 0, None)
 
 
-async def test_what_a_model_refuses_again_and_again_is_left_out(ears: House, monkeypatch):
+async def test_what_a_model_refuses_again_and_again_is_left_out(ears: Rig, monkeypatch):
     monkeypatch.setattr(extractor, "RETRY_S", 0.0)
     monkeypatch.setattr(extractor, "LOOK_EVERY_S", 0.005)
     agent_id = await agent(ears)
@@ -208,7 +208,7 @@ async def test_what_a_model_refuses_again_and_again_is_left_out(ears: House, mon
     assert [each.value for each in await all_facts(ears, agent_id)] == ["Berlin"]
 
 
-async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: House):
+async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", "no JSON", ModelError(ModelFault.server, "down"))
     now = await state(ears, agent_id)
@@ -218,7 +218,7 @@ async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: House):
     assert run.usage.total_tokens > 0
 
 
-async def test_a_model_that_hangs_keeps_nobody_waiting(ears: House):
+async def test_a_model_that_hangs_keeps_nobody_waiting(ears: Rig):
     heard(ears).silent = True
     agent_id = await agent(ears)
     await ears.say(agent_id, "I live in Berlin.")
@@ -230,7 +230,7 @@ async def test_a_model_that_hangs_keeps_nobody_waiting(ears: House):
     assert ended(await ears.say(agent_id, "still there?")).stop_reason is StopReason.end_turn
 
 
-async def test_what_it_costs_counts_and_a_budget_that_is_used_up_stops_it(ears: House):
+async def test_what_it_costs_counts_and_a_budget_that_is_used_up_stops_it(ears: Rig):
     agent_id = await agent(ears, budget=Budget(tokens=40))
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
     listed = await ears.kelpie.api().runs.page(RunQuery(agent_ids=(agent_id,)))
@@ -248,7 +248,7 @@ async def test_what_it_costs_counts_and_a_budget_that_is_used_up_stops_it(ears: 
     assert isinstance(end, TurnEnded) and end.stop_reason is StopReason.insufficient_credits
 
 
-async def test_a_paused_agent_learns_nothing_until_it_is_awake(ears: House):
+async def test_a_paused_agent_learns_nothing_until_it_is_awake(ears: Rig):
     agent_id, clock = await agent(ears), ears.kelpie.world.clock
     now = clock.now()
     database = ears.kelpie.world.database
@@ -269,7 +269,7 @@ async def test_a_paused_agent_learns_nothing_until_it_is_awake(ears: House):
     assert [each.value for each in await all_facts(ears, agent_id)] == ["Berlin"]
 
 
-async def test_it_goes_on_where_it_was_after_a_restart(ears: House):
+async def test_it_goes_on_where_it_was_after_a_restart(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
     heard(ears).silent = True
@@ -282,7 +282,7 @@ async def test_it_goes_on_where_it_was_after_a_restart(ears: House):
     assert sorted(each.value for each in await all_facts(ears, agent_id)) == ["Berlin", "Oslo"]
 
 
-async def test_an_emptied_history_begins_anew_and_the_facts_stay(ears: House):
+async def test_an_emptied_history_begins_anew_and_the_facts_stay(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
     await ears.kelpie.api().histories.reset(agent_id, add_default_initial=True)
@@ -290,7 +290,7 @@ async def test_an_emptied_history_begins_anew_and_the_facts_stay(ears: House):
     assert sorted(each.value for each in await all_facts(ears, agent_id)) == ["Berlin", "Oslo"]
 
 
-async def test_entities_are_one_by_whatever_name(ears: House):
+async def test_entities_are_one_by_whatever_name(ears: Rig):
     agent_id = await agent(ears)
     bob = {"name": "Robert", "kind": "person", "aliases": ["Bob"]}
     await told(ears, agent_id, "Bob is ill.", found(fact("ill", "health", "Robert"), entities=[bob]))
@@ -302,7 +302,7 @@ async def test_entities_are_one_by_whatever_name(ears: House):
     assert [(each.fact.subject, each.fact.value) for each in by_name] == [("Robert", "well")]
 
 
-async def test_many_values_are_true_at_once_where_they_can_be(ears: House):
+async def test_many_values_are_true_at_once_where_they_can_be(ears: Rig):
     agent_id = await agent(ears)
     for food in ("pizza", "sushi", "Pizza"):
         await told(ears, agent_id, f"I like {food}.", found(fact(food, "likes", one_value=False)))
@@ -310,7 +310,7 @@ async def test_many_values_are_true_at_once_where_they_can_be(ears: House):
     assert facts == {"pizza": (True, 2), "sushi": (True, 1)}
 
 
-async def test_what_the_model_says_it_replaces_is_replaced_under_another_name(ears: House):
+async def test_what_the_model_says_it_replaces_is_replaced_under_another_name(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
     moved = fact("Oslo", "home town", replaces=1, link="contradiction", valid_from="2020-05-01")
@@ -321,7 +321,7 @@ async def test_what_the_model_says_it_replaces_is_replaced_under_another_name(ea
     assert berlin.superseded_by == now.fact.id and berlin.valid_until == berlin.valid_from, "it was never so"
 
 
-async def test_a_deleted_fact_gives_its_place_back_and_is_not_found(ears: House):
+async def test_a_deleted_fact_gives_its_place_back_and_is_not_found(ears: Rig):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
     await told(ears, agent_id, "I moved to Oslo.", found(fact("Oslo")))
@@ -333,7 +333,7 @@ async def test_a_deleted_fact_gives_its_place_back_and_is_not_found(ears: House)
         await door(ears).remove(agent_id, oslo.id)
 
 
-async def test_nothing_is_left_of_a_deleted_agent(ears: House):
+async def test_nothing_is_left_of_a_deleted_agent(ears: Rig):
     agent_id = await agent(ears)
     await told(
         ears, agent_id, "I live in Berlin.", found(fact("Berlin"), entities=[{"name": "Berlin", "kind": "city"}])
@@ -348,7 +348,7 @@ async def test_nothing_is_left_of_a_deleted_agent(ears: House):
     assert await ears.kelpie.world.database.read(left) == 0
 
 
-async def test_the_tool_finds_what_is_true_now_and_then(ears: House):
+async def test_the_tool_finds_what_is_true_now_and_then(ears: Rig):
     agent_id = await agent(ears, tools=("fact_search",))
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin", valid_from="2020-01-01")))
     await told(ears, agent_id, "I moved to Oslo in 2022.", found(fact("Oslo", valid_from="2022-01-01")))

@@ -15,7 +15,7 @@ from kelpie.core.tools.tools import NewTool
 from kelpie.memory import embeddings
 from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import ended, rows, says
-from tests.agent.meaningful import MeaningfulHouse
+from tests.agent.embedding_rig import EmbeddingRig
 from tests.agent.test_recovery import SOURCE, behind, run_is, until
 
 INSERT, SEARCH, RECALL = "archival_memory_insert", "archival_memory_search", "conversation_search"
@@ -23,8 +23,8 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-async def house(tmp_path):
-    made = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+async def rig(tmp_path):
+    made = await EmbeddingRig(tmp_path / "kelpie.db").start()
     yield made
     await made.stop()
 
@@ -38,75 +38,75 @@ def read(result):
     return json.loads(result.text)
 
 
-async def told(house, agent_id, *called):
+async def told(rig, agent_id, *called):
     """Has the agent make calls in one reply, and gives their results."""
-    house.model.script = [says("", *called), says("done")]
-    events = await house.say(agent_id, "go")
+    rig.model.script = [says("", *called), says("done")]
+    events = await rig.say(agent_id, "go")
     assert ended(events).stop_reason is StopReason.end_turn
     return results(events)
 
 
-async def test_what_is_stored_is_found_by_meaning_at_once(house):
-    agent = await house.agent(INSERT, SEARCH)
-    await told(house, agent, (INSERT, {"content": "the kitten sleeps on the sofa"}))
-    await told(house, agent, (INSERT, {"content": "the car is red"}))
-    (result,) = await told(house, agent, (SEARCH, {"query": "moggy", "top_k": 1}))
+async def test_what_is_stored_is_found_by_meaning_at_once(rig):
+    agent = await rig.agent(INSERT, SEARCH)
+    await told(rig, agent, (INSERT, {"content": "the kitten sleeps on the sofa"}))
+    await told(rig, agent, (INSERT, {"content": "the car is red"}))
+    (result,) = await told(rig, agent, (SEARCH, {"query": "moggy", "top_k": 1}))
     found = read(result)
     assert found["search_mode"] == "hybrid" and "by words and by meaning" in found["message"]
     assert [one["content"] for one in found["results"]] == ["the kitten sleeps on the sofa"]
-    (result,) = await told(house, agent, (SEARCH, {"query": "car", "top_k": 1}))
+    (result,) = await told(rig, agent, (SEARCH, {"query": "car", "top_k": 1}))
     assert [one["content"] for one in read(result)["results"]] == ["the car is red"]
 
 
-async def test_pages_are_of_one_ranking(house):
-    agent = await house.agent(SEARCH)
-    archives = house.kelpie.api().archives
+async def test_pages_are_of_one_ranking(rig):
+    agent = await rig.agent(SEARCH)
+    archives = rig.kelpie.api().archives
     for number in range(30):
         await archives.remember(agent, NewPassage(f"cat number {number}"))
     seen = []
     for page in range(8):
-        (result,) = await told(house, agent, (SEARCH, {"query": "feline number", "top_k": 4, "page": page}))
+        (result,) = await told(rig, agent, (SEARCH, {"query": "feline number", "top_k": 4, "page": page}))
         seen += [one["content"] for one in read(result)["results"]]
     assert len(seen) == len(set(seen)) == 30
 
 
-async def test_what_was_said_is_found_by_words_at_once_and_by_meaning_when_embedded(house):
-    agent = await house.agent(RECALL)
-    await house.say(agent, "my kitten is called Miezi")
-    await house.say(agent, "the weather is fine")
-    (result,) = await told(house, agent, (RECALL, {"query": "Miezi"}))
+async def test_what_was_said_is_found_by_words_at_once_and_by_meaning_when_embedded(rig):
+    agent = await rig.agent(RECALL)
+    await rig.say(agent, "my kitten is called Miezi")
+    await rig.say(agent, "the weather is fine")
+    (result,) = await told(rig, agent, (RECALL, {"query": "Miezi"}))
     found = read(result)
     assert found["results"][0]["content"] == "my kitten is called Miezi"
-    await house.embed_all()
-    (result,) = await told(house, agent, (RECALL, {"query": "moggy", "limit": 1}))
+    await rig.embed_all()
+    (result,) = await told(rig, agent, (RECALL, {"query": "moggy", "limit": 1}))
     found = read(result)
     assert found["search_mode"] == "hybrid"
     assert [one["content"] for one in found["results"]] == ["my kitten is called Miezi"]
 
 
-async def test_what_is_said_with_the_search_is_not_found_by_it(house):
-    agent = await house.agent(RECALL, tool_rules=(ToolRule("requires_approval", RECALL),))
-    house.model.script = [says("I look for zebras", (RECALL, {"query": "zebras"})), says("none")]
-    await house.say(agent, "what about zebras?")  # stored before the call is answered
-    (row,) = [m for m in await house.kelpie.api().histories.messages(agent, MessageQuery()) if m.tool_calls]
+async def test_what_is_said_with_the_search_is_not_found_by_it(rig):
+    agent = await rig.agent(RECALL, tool_rules=(ToolRule("requires_approval", RECALL),))
+    rig.model.script = [says("I look for zebras", (RECALL, {"query": "zebras"})), says("none")]
+    await rig.say(agent, "what about zebras?")  # stored before the call is answered
+    (row,) = [m for m in await rig.kelpie.api().histories.messages(agent, MessageQuery()) if m.tool_calls]
     answer = SendRequest((), answers=(ApprovalDecision(row.tool_calls[0].id, True),))
-    events = [event async for event in (await house.kelpie.api().sending.send(agent, answer)).events()]
+    events = [event async for event in (await rig.kelpie.api().sending.send(agent, answer)).events()]
     assert read(results(events)[0])["results"] == []
 
 
 @pytest.mark.parametrize("trouble", ["hangs", "fails"])
-async def test_without_vectors_words_count_and_the_result_says_so(house, monkeypatch, trouble):
-    agent = await house.agent(INSERT, SEARCH, RECALL)
-    await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
-    await house.embed_all()
+async def test_without_vectors_words_count_and_the_result_says_so(rig, monkeypatch, trouble):
+    agent = await rig.agent(INSERT, SEARCH, RECALL)
+    await told(rig, agent, (INSERT, {"content": "the kitten sleeps"}))
+    await rig.embed_all()
     monkeypatch.setattr(embeddings, "LOOK_S", 0.02)
     monkeypatch.setattr(embeddings, "STORE_S", 0.02)
     if trouble == "hangs":
-        house.model.held = asyncio.Event()
+        rig.model.held = asyncio.Event()
     else:
-        house.model.broken = True
+        rig.model.broken = True
     stored, by_words, said = await told(
-        house,
+        rig,
         agent,
         (INSERT, {"content": "the kitten purrs"}),
         (SEARCH, {"query": "kitten"}),
@@ -118,78 +118,78 @@ async def test_without_vectors_words_count_and_the_result_says_so(house, monkeyp
     why = "did not answer within" if trouble == "hangs" else "the model is broken"
     for result in (found, read(said)):
         assert result["search_mode"] == "full_text" and why in result["message"]
-    house.model.held, house.model.broken = None, False
-    await house.embed_all()  # and what is missing is made up for
-    (result,) = await told(house, agent, (SEARCH, {"query": "moggy"}))
+    rig.model.held, rig.model.broken = None, False
+    await rig.embed_all()  # and what is missing is made up for
+    (result,) = await told(rig, agent, (SEARCH, {"query": "moggy"}))
     assert len(read(result)["results"]) == 2
 
 
-async def test_many_searches_of_one_reply_wait_no_longer_together(house, monkeypatch):
-    agent = await house.agent(INSERT, SEARCH)
-    await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
+async def test_many_searches_of_one_reply_wait_no_longer_together(rig, monkeypatch):
+    agent = await rig.agent(INSERT, SEARCH)
+    await told(rig, agent, (INSERT, {"content": "the kitten sleeps"}))
     monkeypatch.setattr(call_execution, "PRECOMPUTE_S", 0.05)
-    house.model.held = asyncio.Event()
+    rig.model.held = asyncio.Event()
     async with asyncio.timeout(WAIT_S):  # by themselves ten would take a hundred seconds
-        given = await told(house, agent, *((SEARCH, {"query": "kitten"}) for _ in range(10)))
+        given = await told(rig, agent, *((SEARCH, {"query": "kitten"}) for _ in range(10)))
     assert len(given) == 10 and all("nothing came within" in read(each)["message"] for each in given)
 
 
-async def _held(house, agent, *called):
+async def _held(rig, agent, *called):
     """A turn whose call waits for a vector."""
-    house.model.script = [says("", *called)]
-    house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.api().sending.send(agent, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
+    rig.model.script = [says("", *called)]
+    rig.model.held, rig.model.asked = asyncio.Event(), asyncio.Event()
+    turn = await rig.kelpie.api().sending.send(agent, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(WAIT_S):
-        await house.model.asked.wait()
+        await rig.model.asked.wait()
     return turn
 
 
-async def _cancelled(house, agent):
+async def _cancelled(rig, agent):
     async with asyncio.timeout(WAIT_S):
-        await house.kelpie.api().cancellations.of_agent(agent, None)
+        await rig.kelpie.api().cancellations.of_agent(agent, None)
 
 
-async def _goes_on(house, agent):
-    house.model.held, house.model.script = None, [says("hello")]
-    assert rows(await house.say(agent, "hi"))[-1].text == "hello"
+async def _goes_on(rig, agent):
+    rig.model.held, rig.model.script = None, [says("hello")]
+    assert rows(await rig.say(agent, "hi"))[-1].text == "hello"
 
 
-async def _stored(house, agent):
-    found = await house.kelpie.api().archives.search_of_agent(agent, PassageQuery("", 50))
+async def _stored(rig, agent):
+    found = await rig.kelpie.api().archives.search_of_agent(agent, PassageQuery("", 50))
     return [each.passage.text for each in found.found]
 
 
-async def test_a_cancelled_turn_does_not_wait_for_a_vector(house):
-    agent = await house.agent(INSERT)
-    turn = await _held(house, agent, (INSERT, {"content": "the kitten sleeps"}))
-    await _cancelled(house, agent)
+async def test_a_cancelled_turn_does_not_wait_for_a_vector(rig):
+    agent = await rig.agent(INSERT)
+    turn = await _held(rig, agent, (INSERT, {"content": "the kitten sleeps"}))
+    await _cancelled(rig, agent)
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled
-    assert await _stored(house, agent) == []
-    (run,) = await house.kelpie.api().runs.page(RunQuery())
+    assert await _stored(rig, agent) == []
+    (run,) = await rig.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.cancelled and run.usage.total_tokens == 15, "what was asked for is paid for"
-    await _goes_on(house, agent)
+    await _goes_on(rig, agent)
 
 
-async def test_cancelled_while_an_approved_call_waits_for_a_vector_it_is_not_made(house):
-    agent = await house.agent(INSERT, tool_rules=(ToolRule("requires_approval", INSERT),))
-    house.model.script = [says("", (INSERT, {"content": "the kitten sleeps"}))]
-    assert ended(await house.say(agent, "go")).stop_reason is StopReason.requires_approval
+async def test_cancelled_while_an_approved_call_waits_for_a_vector_it_is_not_made(rig):
+    agent = await rig.agent(INSERT, tool_rules=(ToolRule("requires_approval", INSERT),))
+    rig.model.script = [says("", (INSERT, {"content": "the kitten sleeps"}))]
+    assert ended(await rig.say(agent, "go")).stop_reason is StopReason.requires_approval
     approve = SendRequest((), answers=(ApprovalDecision("call_0", True),))
-    house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.api().sending.send(agent, approve)
+    rig.model.held, rig.model.asked = asyncio.Event(), asyncio.Event()
+    turn = await rig.kelpie.api().sending.send(agent, approve)
     async with asyncio.timeout(WAIT_S):
-        await house.model.asked.wait()
-    await _cancelled(house, agent)
+        await rig.model.asked.wait()
+    await _cancelled(rig, agent)
     assert ended([event async for event in turn.events()]).stop_reason is StopReason.cancelled
-    assert await _stored(house, agent) == []
+    assert await _stored(rig, agent) == []
     given = [
         result
-        for row in await house.kelpie.api().histories.messages(agent, MessageQuery())
+        for row in await rig.kelpie.api().histories.messages(agent, MessageQuery())
         for result in row.tool_returns
     ]
     assert [(result.call_id, result.ok) for result in given] == [("call_0", False)]
-    await _goes_on(house, agent)
+    await _goes_on(rig, agent)
 
 
 async def test_after_a_crash_what_is_left_is_stored_once_and_with_its_meaning(tmp_path):
@@ -200,21 +200,21 @@ async def test_after_a_crash_what_is_left_is_stored_once_and_with_its_meaning(tm
         await never.wait()
         return Outcome("done")
 
-    house = MeaningfulHouse(tmp_path / "kelpie.db")
-    house.external = outside
-    await house.start()
-    await house.kelpie.api().tools.create(NewTool(SOURCE))
-    agent = await house.agent("outside", INSERT, SEARCH)
-    house.model.script = [says("", ("outside", {"x": "y"}), (INSERT, {"content": "the kitten sleeps"}))]
-    await behind(house, agent, "go")
+    rig = EmbeddingRig(tmp_path / "kelpie.db")
+    rig.external = outside
+    await rig.start()
+    await rig.kelpie.api().tools.create(NewTool(SOURCE))
+    agent = await rig.agent("outside", INSERT, SEARCH)
+    rig.model.script = [says("", ("outside", {"x": "y"}), (INSERT, {"content": "the kitten sleeps"}))]
+    await behind(rig, agent, "go")
     async with asyncio.timeout(WAIT_S):
         await began.wait()
-    await house.stop()
-    house.model.script = [says("noted")]
-    await house.start()
+    await rig.stop()
+    rig.model.script = [says("noted")]
+    await rig.start()
 
-    await until(lambda: run_is(house, RunStatus.completed))
-    assert await _stored(house, agent) == ["the kitten sleeps"]
-    (result,) = await told(house, agent, (SEARCH, {"query": "moggy"}))
+    await until(lambda: run_is(rig, RunStatus.completed))
+    assert await _stored(rig, agent) == ["the kitten sleeps"]
+    (result,) = await told(rig, agent, (SEARCH, {"query": "moggy"}))
     assert [one["content"] for one in read(result)["results"]] == ["the kitten sleeps"]
-    await house.stop()
+    await rig.stop()

@@ -21,13 +21,13 @@ from tests.agent.test_recovery import until
 NOTE = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
 
 
-async def make(house, **fields):
-    return (await house.kelpie.api().agents.create(NewAgent(memory_blocks=(NewBlock("human", "Bob"),), **fields))).agent
+async def make(rig, **fields):
+    return (await rig.kelpie.api().agents.create(NewAgent(memory_blocks=(NewBlock("human", "Bob"),), **fields))).agent
 
 
-async def asked(house, times):
+async def asked(rig, times):
     async def so_often():
-        return len(house.model.requests) == times
+        return len(rig.model.requests) == times
 
     await until(so_often)
 
@@ -46,49 +46,49 @@ def answers_lost(monkeypatch):
     return lost
 
 
-async def test_an_edit_in_doubt_is_seen_although_its_repeat_finds_nothing_to_do(house, answers_lost):
-    agent = await make(house)
-    await house.say(agent.id, "hello")
-    (block,) = await house.kelpie.api().blocks.of_agent(agent.id)
+async def test_an_edit_in_doubt_is_seen_although_its_repeat_finds_nothing_to_do(rig, answers_lost):
+    agent = await make(rig)
+    await rig.say(agent.id, "hello")
+    (block,) = await rig.kelpie.api().blocks.of_agent(agent.id)
     answers_lost.set()
     with pytest.raises(CommitUnknown):
-        await house.kelpie.api().blocks.delete(block.id)
+        await rig.kelpie.api().blocks.delete(block.id)
     answers_lost.clear()
     with pytest.raises(NotFound):
-        await house.kelpie.api().blocks.delete(block.id)
-    await house.say(agent.id, "hello again")
-    first, second = house.model.requests
+        await rig.kelpie.api().blocks.delete(block.id)
+    await rig.say(agent.id, "hello again")
+    first, second = rig.model.requests
     assert "Bob" in first.system and "Bob" not in second.system
 
 
-async def test_an_emptying_in_doubt_is_seen(house, answers_lost):
-    agent = await make(house)
-    await house.say(agent.id, "hello")
+async def test_an_emptying_in_doubt_is_seen(rig, answers_lost):
+    agent = await make(rig)
+    await rig.say(agent.id, "hello")
     answers_lost.set()
     with pytest.raises(CommitUnknown):
-        await house.kelpie.api().histories.reset(agent.id, False)
+        await rig.kelpie.api().histories.reset(agent.id, False)
     answers_lost.clear()
-    await house.say(agent.id, "who are you?")
-    assert [entry.message.text for entry in house.model.requests[-1].messages] == ["who are you?"]
+    await rig.say(agent.id, "who are you?")
+    assert [entry.message.text for entry in rig.model.requests[-1].messages] == ["who are you?"]
 
 
-async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(house):
-    agent = await make(house)
-    house.model.script = [says("", NOTE), says("done")]
-    house.model.hold = asyncio.Event()
-    turn = asyncio.ensure_future(house.say(agent.id, "note this"))
-    await asked(house, 1)
-    house.model.hold.set()
-    house.model.hold = asyncio.Event()
-    await asked(house, 2)
-    await house.kelpie.api().histories.reset(agent.id, False)
-    house.model.hold.set()
+async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(rig):
+    agent = await make(rig)
+    rig.model.script = [says("", NOTE), says("done")]
+    rig.model.hold = asyncio.Event()
+    turn = asyncio.ensure_future(rig.say(agent.id, "note this"))
+    await asked(rig, 1)
+    rig.model.hold.set()
+    rig.model.hold = asyncio.Event()
+    await asked(rig, 2)
+    await rig.kelpie.api().histories.reset(agent.id, False)
+    rig.model.hold.set()
     assert ended(await turn).stop_reason is StopReason.cancelled
-    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+    history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [message.role for message in history] == [Role.system]
-    house.model.hold = None
-    assert ended(await house.say(agent.id, "next")).stop_reason is StopReason.end_turn
-    assert [entry.message.text for entry in house.model.requests[-1].messages] == ["next"]
+    rig.model.hold = None
+    assert ended(await rig.say(agent.id, "next")).stop_reason is StopReason.end_turn
+    assert [entry.message.text for entry in rig.model.requests[-1].messages] == ["next"]
 
 
 class Emptied:
@@ -109,10 +109,10 @@ class Emptied:
 
 
 @pytest.mark.parametrize("times", [0, 1, RELOADS_MAX - 1])
-async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house, times):
-    agent = await make(house)
-    await house.say(agent.id, "hello")
-    hot = house.kelpie.runtime.dispatcher.handler(agent.id)._hot
+async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(rig, times):
+    agent = await make(rig)
+    await rig.say(agent.id, "hello")
+    hot = rig.kelpie.runtime.dispatcher.handler(agent.id)._hot
     lane = hot.main
     lane.forget()
     database = Emptied(lane, times)
@@ -122,10 +122,10 @@ async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house,
     assert lane.context is database.latest and not lane.stale
 
 
-async def test_a_history_that_never_stands_still_is_told(house):
-    agent = await make(house)
-    await house.say(agent.id, "hello")
-    hot = house.kelpie.runtime.dispatcher.handler(agent.id)._hot
+async def test_a_history_that_never_stands_still_is_told(rig):
+    agent = await make(rig)
+    await rig.say(agent.id, "hello")
+    hot = rig.kelpie.runtime.dispatcher.handler(agent.id)._hot
     lane = hot.main
     lane.forget()
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)

@@ -13,7 +13,7 @@ from kelpie.core.conversations.runs import RunQuery, RunStatus
 from kelpie.core.errors import NotFound
 from kelpie.llm.provider.interface import ModelInfo
 from kelpie.storage.runs.turn_overrides import override_from_json, override_to_json
-from tests.agent.conftest import House, ScriptModel, ended, says
+from tests.agent.conftest import Rig, ScriptModel, ended, says
 
 OTHER = "test/other"
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -31,8 +31,8 @@ class TwoModels(ScriptModel):
 
 
 @pytest.fixture
-async def house(tmp_path):
-    made = House(tmp_path / "kelpie.db")
+async def rig(tmp_path):
+    made = Rig(tmp_path / "kelpie.db")
     made.model = TwoModels()
     await made.start()
     yield made
@@ -46,52 +46,52 @@ def test_it_is_stored_as_it_is():
     assert override_from_json(None) is None
 
 
-async def test_one_turn_has_it_and_the_next_does_not(house: House):
+async def test_one_turn_has_it_and_the_next_does_not(rig: Rig):
     agent = (
-        await house.kelpie.api().agents.create(NewAgent(name="a", system="Own.", response_format={"type": "text"}))
+        await rig.kelpie.api().agents.create(NewAgent(name="a", system="Own.", response_format={"type": "text"}))
     ).agent
     own = TurnOverrides(system="Another.", skills=(Skill("sail", "Sails.", "s.md"),))
-    await house.say(agent.id, "one", override=own, override_model=OTHER)
-    await house.say(agent.id, "two")
-    first, second = house.model.requests
+    await rig.say(agent.id, "one", override=own, override_model=OTHER)
+    await rig.say(agent.id, "two")
+    first, second = rig.model.requests
     assert (first.model, second.model) == ("other", "script")
     assert first.system.startswith("Another.") and "sail" in first.system and second.system.startswith("Own.")
     assert first.options["thinking"] == THINKING["thinking"] and "thinking" not in second.options
     assert [row.message.text for row in second.messages] == ["one", "ok", "two"]
     with pytest.raises(NotFound, match="test/none"):
-        await house.say(agent.id, "x", override_model="test/none")
+        await rig.say(agent.id, "x", override_model="test/none")
 
 
-async def test_the_history_has_the_form_of_the_model_that_reads_it(house: House):
+async def test_the_history_has_the_form_of_the_model_that_reads_it(rig: Rig):
     """The thoughts of an older type stand in its calls, but not for a model that thinks by itself."""
     new = NewAgent(name="m", agent_type=AgentType.memgpt_agent)
-    agent_id = (await house.kelpie.api().agents.create(new)).agent.id
+    agent_id = (await rig.kelpie.api().agents.create(new)).agent.id
     call = ("send_message", {"thinking": "hm", "message": "hello"})
-    house.model.script = [says("", call), says("", ("send_message", {"message": "there"})), says("", call)]
+    rig.model.script = [says("", call), says("", ("send_message", {"message": "there"})), says("", call)]
     for model in (None, OTHER, None):
-        assert ended(await house.say(agent_id, "hi", override_model=model)).error is None
+        assert ended(await rig.say(agent_id, "hi", override_model=model)).error is None
     inner = [
-        any('"thinking"' in c.arguments for r in q.messages for c in r.message.tool_calls) for q in house.model.requests
+        any('"thinking"' in c.arguments for r in q.messages for c in r.message.tool_calls) for q in rig.model.requests
     ]
     assert inner == [True, False, True]  # the first messages of the type have a thought too
-    offered = ["thinking" in q.tools[0].parameters["properties"] for q in house.model.requests]
+    offered = ["thinking" in q.tools[0].parameters["properties"] for q in rig.model.requests]
     assert offered == [True, False, True]
 
 
-async def test_a_turn_in_the_background_has_it_still_after_a_crash(house: House):
-    agent_id = (await house.kelpie.api().agents.create(NewAgent(name="a"))).agent.id
+async def test_a_turn_in_the_background_has_it_still_after_a_crash(rig: Rig):
+    agent_id = (await rig.kelpie.api().agents.create(NewAgent(name="a"))).agent.id
     said = (NewMessage(Role.user, (Text("go"),)),)
     send = SendRequest(said, override=TurnOverrides(system="Another."), override_model=OTHER)
-    house.model.hold = asyncio.Event()
-    await house.kelpie.api().background_runs.accept(agent_id, send)
+    rig.model.hold = asyncio.Event()
+    await rig.kelpie.api().background_runs.accept(agent_id, send)
     async with asyncio.timeout(10):
-        while not house.model.requests:  # noqa: ASYNC110 - the model is asked in its own time
+        while not rig.model.requests:  # noqa: ASYNC110 - the model is asked in its own time
             await asyncio.sleep(0.005)
-    await house.stop()  # in the middle of the model call
-    house.model.hold, asked = None, len(house.model.requests)
-    await house.start()
+    await rig.stop()  # in the middle of the model call
+    rig.model.hold, asked = None, len(rig.model.requests)
+    await rig.start()
     async with asyncio.timeout(10):
-        while [run.status for run in await house.kelpie.api().runs.page(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
+        while [run.status for run in await rig.kelpie.api().runs.page(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-    again = house.model.requests[asked]
+    again = rig.model.requests[asked]
     assert (again.model, again.system) == ("other", "Another.")

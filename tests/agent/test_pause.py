@@ -17,7 +17,7 @@ from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.core.tools.tools import NewTool
 from kelpie.storage.runs import journal_keys
 from kelpie.tools.calls.interface import Outcome
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 
 PAUSE, MINUTE = "pause_heartbeats", 60 * MICROS_PER_SECOND
 GO_ON = {"request_heartbeat": True, "thinking": "on"}
@@ -54,9 +54,9 @@ def memory(words, **more):
     return "core_memory_append", {"label": "human", "content": words, **more}
 
 
-async def resting(house, *extra, agent_type=AgentType.memgpt_agent, **fields):
+async def resting(rig, *extra, agent_type=AgentType.memgpt_agent, **fields):
     tools = (PAUSE, "core_memory_append", "send_message", *extra)
-    made = await house.kelpie.api().agents.create(
+    made = await rig.kelpie.api().agents.create(
         NewAgent(
             agent_type=agent_type,
             system="s",
@@ -71,8 +71,8 @@ async def resting(house, *extra, agent_type=AgentType.memgpt_agent, **fields):
     return made.agent.id
 
 
-async def until(house, agent_id):
-    return (await house.kelpie.api().agents.get(agent_id)).paused_until
+async def until(rig, agent_id):
+    return (await rig.kelpie.api().agents.get(agent_id)).paused_until
 
 
 def results(events):
@@ -83,27 +83,27 @@ def results(events):
 
 
 @pytest.mark.parametrize("agent_type", BY_HEARTBEAT)
-async def test_a_pause_ends_the_turn_at_once_in_every_type(house, agent_type):
-    agent_id = await resting(house, agent_type=agent_type)
-    house.model.script = [says("", (PAUSE, {"minutes": 5, **GO_ON})), says("never asked")]
-    before = house.kelpie.world.clock.now()
-    end = ended(await house.say(agent_id, "rest"))
+async def test_a_pause_ends_the_turn_at_once_in_every_type(rig, agent_type):
+    agent_id = await resting(rig, agent_type=agent_type)
+    rig.model.script = [says("", (PAUSE, {"minutes": 5, **GO_ON})), says("never asked")]
+    before = rig.kelpie.world.clock.now()
+    end = ended(await rig.say(agent_id, "rest"))
     assert (end.stop_reason, end.detail, end.step_count, end.error) == (StopReason.end_turn, PAUSE, 1, None)
-    assert len(house.model.requests) == 1 and "request_heartbeat" not in str(
-        next(t.parameters for t in house.model.requests[0].tools if t.name == PAUSE)
+    assert len(rig.model.requests) == 1 and "request_heartbeat" not in str(
+        next(t.parameters for t in rig.model.requests[0].tools if t.name == PAUSE)
     )
-    lasts = await until(house, agent_id) - before
+    lasts = await until(rig, agent_id) - before
     assert 5 * MINUTE <= lasts < 6 * MINUTE
-    [run] = await house.kelpie.api().runs.page(RunQuery())
+    [run] = await rig.kelpie.api().runs.page(RunQuery())
     assert (run.status, run.stop_reason, run.stop_detail) == (RunStatus.completed, StopReason.end_turn, PAUSE)
 
 
-async def test_calls_before_it_are_made_and_calls_after_it_are_interrupted(house):
-    agent_id = await resting(house)
-    house.model.script = [
+async def test_calls_before_it_are_made_and_calls_after_it_are_interrupted(rig):
+    agent_id = await resting(rig)
+    rig.model.script = [
         says("", ("send_message", {"message": "bye"}), (PAUSE, {}), ("send_message", {"message": "x"}), ("nope", {}))
     ]
-    events = await house.say(agent_id, "rest")
+    events = await rig.say(agent_id, "rest")
     found = results(events)
     assert [(name, ok) for name, ok, _ in found] == [
         ("send_message", True),
@@ -113,8 +113,8 @@ async def test_calls_before_it_are_made_and_calls_after_it_are_interrupted(house
     ]
     assert "2 minutes" in found[1][2] and all("Interrupted by pause" in text for _, _, text in found[2:])
     assert ended(events).detail == PAUSE
-    house.model.script = [says("", ("send_message", {"message": "yes"}))]
-    assert ended(await house.say(agent_id, "there?")).error is None, "the history is sound"
+    rig.model.script = [says("", ("send_message", {"message": "yes"}))]
+    assert ended(await rig.say(agent_id, "there?")).error is None, "the history is sound"
 
 
 async def test_calls_outside_are_interrupted_too(tmp_path):
@@ -124,11 +124,11 @@ async def test_calls_outside_are_interrupted_too(tmp_path):
         ran.append(arguments["mark"])
         return Outcome("done")
 
-    house = await House(tmp_path / "k.db", external=outside).start()
-    await house.kelpie.api().tools.create(NewTool(OUTSIDE))
-    agent_id = await resting(house, "outside")
-    house.model.script = [says("", ("outside", {"mark": "a"}), (PAUSE, {}), ("outside", {"mark": "b"}), memory("c"))]
-    events = await house.say(agent_id, "go")
+    rig = await Rig(tmp_path / "k.db", external=outside).start()
+    await rig.kelpie.api().tools.create(NewTool(OUTSIDE))
+    agent_id = await resting(rig, "outside")
+    rig.model.script = [says("", ("outside", {"mark": "a"}), (PAUSE, {}), ("outside", {"mark": "b"}), memory("c"))]
+    events = await rig.say(agent_id, "go")
     assert [(name, ok) for name, ok, _ in results(events)] == [
         ("outside", True),
         (PAUSE, True),
@@ -136,56 +136,56 @@ async def test_calls_outside_are_interrupted_too(tmp_path):
         ("core_memory_append", False),
     ]
     assert ran == ["a"] and ended(events).detail == PAUSE
-    [run] = await house.kelpie.api().runs.page(RunQuery())
+    [run] = await rig.kelpie.api().runs.page(RunQuery())
     assert run.status is RunStatus.completed
-    await house.stop()
+    await rig.stop()
 
 
-async def test_it_wins_over_the_step_limit_and_over_tool_rules(house):
-    agent_id = await resting(house)
+async def test_it_wins_over_the_step_limit_and_over_tool_rules(rig):
+    agent_id = await resting(rig)
     rules = (ToolRule("required_before_exit", "core_memory_append"),)
-    await house.kelpie.api().agents.update(agent_id, {"tool_rules": rules})
-    house.model.script = [says("", (PAUSE, {}))]
-    end = ended(await house.say(agent_id, "rest", max_steps=1))
+    await rig.kelpie.api().agents.update(agent_id, {"tool_rules": rules})
+    rig.model.script = [says("", (PAUSE, {}))]
+    end = ended(await rig.say(agent_id, "rest", max_steps=1))
     assert (end.stop_reason, end.detail) == (StopReason.end_turn, PAUSE)
 
 
 @pytest.mark.parametrize(
     ("given", "minutes"), [({"minutes": "x"}, 2), ({"minutes": 900, "why": 1}, 60), ({"minutes": -1}, 1)]
 )
-async def test_bad_minutes_are_never_refused(house, given, minutes):
-    agent_id = await resting(house)
-    house.model.script = [says("", (PAUSE, given))]
-    before = house.kelpie.world.clock.now()
-    [(_, ok, text)] = results(await house.say(agent_id, "rest"))
+async def test_bad_minutes_are_never_refused(rig, given, minutes):
+    agent_id = await resting(rig)
+    rig.model.script = [says("", (PAUSE, given))]
+    before = rig.kelpie.world.clock.now()
+    [(_, ok, text)] = results(await rig.say(agent_id, "rest"))
     assert ok and f"{minutes} minute" in text
-    assert minutes * MINUTE <= await until(house, agent_id) - before < (minutes + 1) * MINUTE
+    assert minutes * MINUTE <= await until(rig, agent_id) - before < (minutes + 1) * MINUTE
 
 
-async def test_a_new_pause_replaces_the_old_even_by_a_shorter_one(house):
-    agent_id = await resting(house)
-    house.model.script = [says("", (PAUSE, {"minutes": 50})), says("", (PAUSE, {"minutes": 1}))]
-    await house.say(agent_id, "rest")
-    long = await until(house, agent_id)
-    await house.say(agent_id, "shorter")
-    assert await until(house, agent_id) < long - 40 * MINUTE
+async def test_a_new_pause_replaces_the_old_even_by_a_shorter_one(rig):
+    agent_id = await resting(rig)
+    rig.model.script = [says("", (PAUSE, {"minutes": 50})), says("", (PAUSE, {"minutes": 1}))]
+    await rig.say(agent_id, "rest")
+    long = await until(rig, agent_id)
+    await rig.say(agent_id, "shorter")
+    assert await until(rig, agent_id) < long - 40 * MINUTE
 
 
 # --- while it lasts --------------------------------------------------------------------------------------------------
 
 
-async def test_messages_are_answered_but_no_heartbeat_goes_on(house):
-    agent_id = await resting(house)
-    await house.kelpie.api().agents.update(agent_id, {"tool_rules": (ToolRule("continue_loop", "core_memory_append"),)})
-    house.model.script = [says("", (PAUSE, {"minutes": 60}))]
-    await house.say(agent_id, "rest")
+async def test_messages_are_answered_but_no_heartbeat_goes_on(rig):
+    agent_id = await resting(rig)
+    await rig.kelpie.api().agents.update(agent_id, {"tool_rules": (ToolRule("continue_loop", "core_memory_append"),)})
+    rig.model.script = [says("", (PAUSE, {"minutes": 60}))]
+    await rig.say(agent_id, "rest")
     for reply in (("send_message", {"message": "hi", **GO_ON}), memory("x", **GO_ON), memory("y")):
-        house.model.script, house.model.requests = [says("", reply), says("never asked")], []
-        events = await house.say(agent_id, "hello")
-        assert len(house.model.requests) == 1 and len(rows(events)) == 2, "one step, and no word to go on"
+        rig.model.script, rig.model.requests = [says("", reply), says("never asked")], []
+        events = await rig.say(agent_id, "hello")
+        assert len(rig.model.requests) == 1 and len(rows(events)) == 2, "one step, and no word to go on"
         assert (ended(events).stop_reason, ended(events).detail) == (StopReason.end_turn, PAUSE)
-    house.model.script = [says("", ("send_message", {"message": "hi"}))]
-    assert ended(await house.say(agent_id, "hello")).detail is None, "nothing was held back"
+    rig.model.script = [says("", ("send_message", {"message": "hi"}))]
+    assert ended(await rig.say(agent_id, "hello")).detail is None, "nothing was held back"
 
 
 def test_a_mistake_may_be_mended_and_a_rule_still_demands_while_paused():
@@ -197,25 +197,25 @@ def test_a_mistake_may_be_mended_and_a_rule_still_demands_while_paused():
     assert decide(TYPES[AgentType.letta_v1_agent], (), [asked], "tool_calls", 5, paused=True).stop is None
 
 
-async def test_it_survives_a_restart_and_lets_the_agent_go_on_when_it_is_over(house):
-    agent_id = await resting(house)
-    house.model.script = [says("", (PAUSE, {"minutes": 60}))]
-    await house.say(agent_id, "rest")
-    lasts = await until(house, agent_id)
-    await house.stop()
-    await house.start()
-    assert await until(house, agent_id) == lasts
-    house.model.script, house.model.requests = [says("", memory("x", **GO_ON))], []
-    await house.say(agent_id, "hello")
-    assert len(house.model.requests) == 1
-    house.kelpie.runtime.pauses._clock = forward = Clock()
+async def test_it_survives_a_restart_and_lets_the_agent_go_on_when_it_is_over(rig):
+    agent_id = await resting(rig)
+    rig.model.script = [says("", (PAUSE, {"minutes": 60}))]
+    await rig.say(agent_id, "rest")
+    lasts = await until(rig, agent_id)
+    await rig.stop()
+    await rig.start()
+    assert await until(rig, agent_id) == lasts
+    rig.model.script, rig.model.requests = [says("", memory("x", **GO_ON))], []
+    await rig.say(agent_id, "hello")
+    assert len(rig.model.requests) == 1
+    rig.kelpie.runtime.pauses._clock = forward = Clock()
     forward.wall = lasts
-    assert await until(house, agent_id) is None
-    house.model.script, house.model.requests = (
+    assert await until(rig, agent_id) is None
+    rig.model.script, rig.model.requests = (
         [says("", memory("x", **GO_ON)), says("", ("send_message", {"message": "y"}))],
         [],
     )
-    assert ended(await house.say(agent_id, "hello")).detail is None and len(house.model.requests) == 2
+    assert ended(await rig.say(agent_id, "hello")).detail is None and len(rig.model.requests) == 2
 
 
 # --- clocks ----------------------------------------------------------------------------------------------------------
@@ -281,9 +281,9 @@ def test_another_pause_is_timed_anew_and_what_is_kept_is_bounded():
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that_was_made(house, monkeypatch):
-    agent_id = await resting(house)
-    first = await house.kelpie.api().histories.messages(agent_id, MessageQuery())
+async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that_was_made(rig, monkeypatch):
+    agent_id = await resting(rig)
+    first = await rig.kelpie.api().histories.messages(agent_id, MessageQuery())
     add, failing = journal_keys.add, {"step"}
 
     def breaking(tx, claim, turn_id, step, kind, at):
@@ -292,32 +292,32 @@ async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that
         add(tx, claim, turn_id, step, kind, at)
 
     monkeypatch.setattr(journal_keys, "add", breaking)
-    house.model.script = [says("", (PAUSE, {"minutes": 60}))]
-    assert isinstance(ended(await house.say(agent_id, "rest")).error, DiskFull)
-    assert await until(house, agent_id) is None
-    assert await house.kelpie.api().histories.messages(agent_id, MessageQuery()) == first
+    rig.model.script = [says("", (PAUSE, {"minutes": 60}))]
+    assert isinstance(ended(await rig.say(agent_id, "rest")).error, DiskFull)
+    assert await until(rig, agent_id) is None
+    assert await rig.kelpie.api().histories.messages(agent_id, MessageQuery()) == first
     failing.clear()
-    house.model.script = [says("", (PAUSE, {"minutes": 60}))]
-    assert ended(await house.say(agent_id, "rest")).detail == PAUSE
-    lasts, said = await until(house, agent_id), await house.kelpie.api().histories.messages(agent_id, MessageQuery())
+    rig.model.script = [says("", (PAUSE, {"minutes": 60}))]
+    assert ended(await rig.say(agent_id, "rest")).detail == PAUSE
+    lasts, said = await until(rig, agent_id), await rig.kelpie.api().histories.messages(agent_id, MessageQuery())
     assert lasts is not None and json.dumps([m.text for m in said]).count("rest") == 1
     failing.add("step")
-    house.model.script = [says("", memory("x"))]
-    assert isinstance(ended(await house.say(agent_id, "hello")).error, DiskFull)
-    assert await until(house, agent_id) == lasts
-    assert await house.kelpie.api().histories.messages(agent_id, MessageQuery()) == said
+    rig.model.script = [says("", memory("x"))]
+    assert isinstance(ended(await rig.say(agent_id, "hello")).error, DiskFull)
+    assert await until(rig, agent_id) == lasts
+    assert await rig.kelpie.api().histories.messages(agent_id, MessageQuery()) == said
     failing.clear()
-    house.model.script = [says("", ("send_message", {"message": "hi"}))]
+    rig.model.script = [says("", ("send_message", {"message": "hi"}))]
     async with asyncio.timeout(20):
-        assert ended(await house.say(agent_id, "hello")).error is None
+        assert ended(await rig.say(agent_id, "hello")).error is None
 
 
 # --- who may have it -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent_type", [kind for kind in AgentType if not kind.has_heartbeats])
-async def test_types_without_heartbeats_are_refused_it_whichever_way_it_comes(house, agent_type):
-    agents, tools = house.kelpie.api().agents, house.kelpie.api().tools
+async def test_types_without_heartbeats_are_refused_it_whichever_way_it_comes(rig, agent_type):
+    agents, tools = rig.kelpie.api().agents, rig.kelpie.api().tools
     with pytest.raises(InvalidInput, match=f"^tools: .*{agent_type} has none"):
         await agents.create(NewAgent(agent_type=agent_type, system="s", tools=(PAUSE,)))
     tool = await tools.by_name(PAUSE)
@@ -333,7 +333,7 @@ async def test_types_without_heartbeats_are_refused_it_whichever_way_it_comes(ho
         await tools.create(NewTool(OUTSIDE.replace("outside", PAUSE)))
 
 
-async def test_types_with_heartbeats_get_it_by_attaching_as_well(house):
-    made = (await house.kelpie.api().agents.create(NewAgent(agent_type=AgentType.memgpt_agent))).agent
-    tool = await house.kelpie.api().tools.by_name(PAUSE)
-    assert PAUSE in [t.name for t in (await house.kelpie.api().tools.attach(made.id, tool.id)).tools]
+async def test_types_with_heartbeats_get_it_by_attaching_as_well(rig):
+    made = (await rig.kelpie.api().agents.create(NewAgent(agent_type=AgentType.memgpt_agent))).agent
+    tool = await rig.kelpie.api().tools.by_name(PAUSE)
+    assert PAUSE in [t.name for t in (await rig.kelpie.api().tools.attach(made.id, tool.id)).tools]

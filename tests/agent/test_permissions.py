@@ -18,7 +18,7 @@ from kelpie.core.permissions.tool_permissions import ToolPatterns
 from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.core.tools.tools import NewTool
 from kelpie.tools.calls.interface import Outcome
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 
 SOURCE = '''
 def {name}(x: str) -> str:
@@ -31,7 +31,7 @@ def {name}(x: str) -> str:
 '''
 
 
-class Workshop(House):
+class Workshop(Rig):
     """Its tools run outside, take what `cost` says, and can be held up."""
 
     def __init__(self, path, **settings) -> None:

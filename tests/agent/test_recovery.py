@@ -16,7 +16,7 @@ from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.tools.tools import NewTool
 from kelpie.storage.tables import journal
 from kelpie.tools.calls.interface import Outcome
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 
 SOURCE = '''
 def outside(x: str) -> str:
@@ -35,94 +35,94 @@ async def until(condition) -> None:
             await asyncio.sleep(0.005)
 
 
-async def make(house, **fields):
+async def make(rig, **fields):
     fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"),))
-    return (await house.kelpie.api().agents.create(NewAgent(**fields))).agent
+    return (await rig.kelpie.api().agents.create(NewAgent(**fields))).agent
 
 
-async def begin(house, agent_id, text, **options):
+async def begin(rig, agent_id, text, **options):
     """Sends without waiting for the end."""
-    return await house.kelpie.api().sending.send(
+    return await rig.kelpie.api().sending.send(
         agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
     )
 
 
-async def behind(house, agent_id, text, **options):
+async def behind(rig, agent_id, text, **options):
     """Sends in the background."""
     send = SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
-    return await house.kelpie.api().background_runs.accept(agent_id, send)
+    return await rig.kelpie.api().background_runs.accept(agent_id, send)
 
 
-async def only_run(house):
-    (run,) = await house.kelpie.api().runs.page(RunQuery())
+async def only_run(rig):
+    (run,) = await rig.kelpie.api().runs.page(RunQuery())
     return run
 
 
-async def run_is(house, status):
-    return (await only_run(house)).status is status
+async def run_is(rig, status):
+    return (await only_run(rig)).status is status
 
 
-async def test_cut_off_before_the_first_step_the_turn_is_closed_and_nothing_is_in_the_history(house):
-    agent = await make(house)
-    house.model.hold = asyncio.Event()
-    await begin(house, agent.id, "hello")
-    await until(lambda: _true(house.model.requests))
-    await until(lambda: _has_run(house))
-    await house.stop()
-    house.model.hold = None
-    await house.start()
-    await until(lambda: run_is(house, RunStatus.failed))
-    run = await only_run(house)
+async def test_cut_off_before_the_first_step_the_turn_is_closed_and_nothing_is_in_the_history(rig):
+    agent = await make(rig)
+    rig.model.hold = asyncio.Event()
+    await begin(rig, agent.id, "hello")
+    await until(lambda: _true(rig.model.requests))
+    await until(lambda: _has_run(rig))
+    await rig.stop()
+    rig.model.hold = None
+    await rig.start()
+    await until(lambda: run_is(rig, RunStatus.failed))
+    run = await only_run(rig)
     assert run.stop_reason is StopReason.error and run.metadata["error"]["type"] == "interrupted"
-    assert [m.role for m in await house.kelpie.api().histories.messages(agent.id, MessageQuery())] == [Role.system]
-    house.model.script = [says("here")]
-    assert rows(await house.say(agent.id, "hello again"))[-1].text == "here"
+    assert [m.role for m in await rig.kelpie.api().histories.messages(agent.id, MessageQuery())] == [Role.system]
+    rig.model.script = [says("here")]
+    assert rows(await rig.say(agent.id, "hello again"))[-1].text == "here"
 
 
 async def _true(value):
     return bool(value)
 
 
-async def _has_run(house):
-    return bool(await house.kelpie.api().runs.page(RunQuery()))
+async def _has_run(rig):
+    return bool(await rig.kelpie.api().runs.page(RunQuery()))
 
 
-async def test_a_background_turn_without_a_step_is_begun_again(house):
-    agent = await make(house)
-    house.model.hold = asyncio.Event()
-    await behind(house, agent.id, "hello")
-    await until(lambda: _has_run(house))
-    await house.stop()
-    house.model.hold, house.model.script = None, [says("late but here")]
-    await house.start()
-    await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+async def test_a_background_turn_without_a_step_is_begun_again(rig):
+    agent = await make(rig)
+    rig.model.hold = asyncio.Event()
+    await behind(rig, agent.id, "hello")
+    await until(lambda: _has_run(rig))
+    await rig.stop()
+    rig.model.hold, rig.model.script = None, [says("late but here")]
+    await rig.start()
+    await until(lambda: run_is(rig, RunStatus.completed))
+    history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [(m.role, m.text) for m in history[1:]] == [(Role.user, "hello"), (Role.assistant, "late but here")]
 
 
-async def test_a_turn_goes_on_from_its_last_committed_step(house):
-    agent = await make(house)
+async def test_a_turn_goes_on_from_its_last_committed_step(rig):
+    agent = await make(rig)
     gate = asyncio.Event()
 
     async def held(request):
         await gate.wait()
 
-    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"}))]
-    turn = await begin(house, agent.id, "I like tea")
+    rig.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"}))]
+    turn = await begin(rig, agent.id, "I like tea")
     async for event in turn.events():
-        house.model.hold = asyncio.Event()  # the second model call never comes back
+        rig.model.hold = asyncio.Event()  # the second model call never comes back
         if getattr(event, "message", None) and event.message.role is Role.tool:
             break
-    await until(lambda: _true(len(house.model.requests) == 2))
-    await house.stop()
-    house.model.hold, house.model.script, asked = None, [says("Noted")], len(house.model.requests)
-    await house.start()
-    await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+    await until(lambda: _true(len(rig.model.requests) == 2))
+    await rig.stop()
+    rig.model.hold, rig.model.script, asked = None, [says("Noted")], len(rig.model.requests)
+    await rig.start()
+    await until(lambda: run_is(rig, RunStatus.completed))
+    history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant, Role.tool, Role.assistant]
-    assert len(house.model.requests) == asked + 1, "a committed reply is not asked for again"
-    assert (await only_run(house)).step_count == 2
-    assert (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value.count("Likes tea") == 1
+    assert len(rig.model.requests) == asked + 1, "a committed reply is not asked for again"
+    assert (await only_run(rig)).step_count == 2
+    assert (await rig.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value.count("Likes tea") == 1
 
 
 async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_path):
@@ -133,58 +133,56 @@ async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_p
         await never.wait()
         return Outcome("unreachable")
 
-    house = await House(tmp_path / "kelpie.db", external=outside).start()
-    tool = await house.kelpie.api().tools.create(NewTool(SOURCE))
-    agent = await make(house, tool_ids=(tool.id,))
-    house.model.script = [
-        says("", ("outside", {"x": "1"}), ("memory_insert", {"label": "human", "new_string": "after"}))
-    ]
-    await begin(house, agent.id, "do it")
+    rig = await Rig(tmp_path / "kelpie.db", external=outside).start()
+    tool = await rig.kelpie.api().tools.create(NewTool(SOURCE))
+    agent = await make(rig, tool_ids=(tool.id,))
+    rig.model.script = [says("", ("outside", {"x": "1"}), ("memory_insert", {"label": "human", "new_string": "after"}))]
+    await begin(rig, agent.id, "do it")
     async with asyncio.timeout(10):
         await started.wait()
-    await house.stop()
-    house.model.script = [says("I see it was interrupted")]
-    await house.start()
-    await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+    await rig.stop()
+    rig.model.script = [says("I see it was interrupted")]
+    await rig.start()
+    await until(lambda: run_is(rig, RunStatus.completed))
+    history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     results = [r for m in history for r in m.tool_returns]
     assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", True)]
     assert results[0].text == INTERRUPTED
-    assert "after" in (await house.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value
-    await house.stop()
+    assert "after" in (await rig.kelpie.api().blocks.of_agent_by_label(agent.id, "human")).value
+    await rig.stop()
 
 
 async def test_outside_tools_run_in_order_and_each_result_is_committed_before_the_next(tmp_path):
     seen = []
 
     async def outside(tool, call, arguments):
-        history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+        history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
         seen.append((arguments["x"], [r.text for m in history for r in m.tool_returns]))
         return Outcome(f"did {arguments['x']}")
 
-    house = await House(tmp_path / "kelpie.db", external=outside).start()
-    tool = await house.kelpie.api().tools.create(NewTool(SOURCE))
-    agent = await make(house, tool_ids=(tool.id,))
-    house.model.script = [says("", ("outside", {"x": "a"}), ("outside", {"x": "b"})), says("done")]
-    events = await house.say(agent.id, "do both")
+    rig = await Rig(tmp_path / "kelpie.db", external=outside).start()
+    tool = await rig.kelpie.api().tools.create(NewTool(SOURCE))
+    agent = await make(rig, tool_ids=(tool.id,))
+    rig.model.script = [says("", ("outside", {"x": "a"}), ("outside", {"x": "b"})), says("done")]
+    events = await rig.say(agent.id, "do both")
     assert seen == [("a", []), ("b", ["did a"])]
     assert [m.role for m in rows(events)] == [Role.assistant, Role.tool, Role.tool, Role.assistant]
-    await house.stop()
+    await rig.stop()
 
 
-async def test_without_a_sandbox_a_custom_tool_is_refused_with_the_reason(house):
-    tool = await house.kelpie.api().tools.create(NewTool(SOURCE))
-    agent = await make(house, tool_ids=(tool.id,))
-    house.model.script = [says("", ("outside", {"x": "a"})), says("sorry")]
-    result = rows(await house.say(agent.id, "do it"))[1].tool_returns[0]
+async def test_without_a_sandbox_a_custom_tool_is_refused_with_the_reason(rig):
+    tool = await rig.kelpie.api().tools.create(NewTool(SOURCE))
+    agent = await make(rig, tool_ids=(tool.id,))
+    rig.model.script = [says("", ("outside", {"x": "a"})), says("sorry")]
+    result = rows(await rig.say(agent.id, "do it"))[1].tool_returns[0]
     assert not result.ok and "sandbox" in result.text
 
 
 @pytest.mark.parametrize("failing", ["open", "step"])
-async def test_a_commit_that_fails_is_told_and_the_agent_recovers(house, failing, monkeypatch):
-    agent = await make(house)
-    await house.say(agent.id, "warm up")
-    database = house.kelpie.world.database
+async def test_a_commit_that_fails_is_told_and_the_agent_recovers(rig, failing, monkeypatch):
+    agent = await make(rig)
+    await rig.say(agent.id, "warm up")
+    database = rig.kelpie.world.database
     real, broken = database.transact, [True]
 
     async def transact(fn):
@@ -196,80 +194,80 @@ async def test_a_commit_that_fails_is_told_and_the_agent_recovers(house, failing
         return await real(fn)
 
     monkeypatch.setattr(database, "transact", transact)
-    end = ended(await house.say(agent.id, "will fail"))
+    end = ended(await rig.say(agent.id, "will fail"))
     assert end.stop_reason is StopReason.error and isinstance(end.error, StorageError)
     broken[0] = False
-    house.model.script = [says("back")]
-    assert rows(await house.say(agent.id, "again"))[-1].text == "back"
-    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+    rig.model.script = [says("back")]
+    assert rows(await rig.say(agent.id, "again"))[-1].text == "back"
+    history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["warm up", "again"]
-    runs = await house.kelpie.api().runs.page(RunQuery())
+    runs = await rig.kelpie.api().runs.page(RunQuery())
     assert all(run.status in (RunStatus.completed, RunStatus.failed) for run in runs)
 
 
-async def test_a_stopped_agent_stays_stopped_after_a_restart_and_its_open_turn_is_closed(house):
-    agent = await make(house)
-    await house.say(agent.id, "hi")
-    status = await house.kelpie.api().agents.stop(agent.id)
+async def test_a_stopped_agent_stays_stopped_after_a_restart_and_its_open_turn_is_closed(rig):
+    agent = await make(rig)
+    await rig.say(agent.id, "hi")
+    status = await rig.kelpie.api().agents.stop(agent.id)
     assert status.state == "stopped"
     with pytest.raises(Exception, match="stopped"):
-        await house.say(agent.id, "no")
-    await house.stop()
-    await house.start()
-    assert (await house.kelpie.api().agents.get(agent.id)).status.state == "stopped"
+        await rig.say(agent.id, "no")
+    await rig.stop()
+    await rig.start()
+    assert (await rig.kelpie.api().agents.get(agent.id)).status.state == "stopped"
     with pytest.raises(Exception, match="stopped"):
-        await house.say(agent.id, "no")
-    assert (await house.kelpie.api().agents.start(agent.id)).state == "unloaded"
-    house.model.script = [says("yes")]
-    assert rows(await house.say(agent.id, "now"))[-1].text == "yes"
+        await rig.say(agent.id, "no")
+    assert (await rig.kelpie.api().agents.start(agent.id)).state == "unloaded"
+    rig.model.script = [says("yes")]
+    assert rows(await rig.say(agent.id, "now"))[-1].text == "yes"
 
 
-async def test_messages_of_one_agent_queue_and_are_answered_in_order(house):
-    agent = await make(house)
-    house.model.script = [lambda r: says(f"re: {r.messages[-1].message.text}")] * 5
-    results = await asyncio.gather(*(house.say(agent.id, f"m{i}") for i in range(5)))
+async def test_messages_of_one_agent_queue_and_are_answered_in_order(rig):
+    agent = await make(rig)
+    rig.model.script = [lambda r: says(f"re: {r.messages[-1].message.text}")] * 5
+    results = await asyncio.gather(*(rig.say(agent.id, f"m{i}") for i in range(5)))
     assert [rows(events)[-1].text for events in results] == [f"re: m{i}" for i in range(5)]
-    history = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+    history = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant] * 5
 
 
-async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(house, monkeypatch):
-    agent = await make(house)
-    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "x"}))]
-    turn = await begin(house, agent.id, "one")
+async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(rig, monkeypatch):
+    agent = await make(rig)
+    rig.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "x"}))]
+    turn = await begin(rig, agent.id, "one")
     async for event in turn.events():
-        house.model.hold = asyncio.Event()
+        rig.model.hold = asyncio.Event()
         if getattr(event, "message", None) and event.message.role is Role.tool:
             break
-    await house.stop()
+    await rig.stop()
 
     async def broken(self):
         raise RuntimeError("a bug of ours")
 
     with monkeypatch.context() as patched:
         patched.setattr("kelpie.agent.turn.loop.Turn._run_steps", broken)
-        house.model.hold = None
-        await house.start()
-        await until(lambda: run_is(house, RunStatus.failed))
-    assert "a bug of ours" in (await only_run(house)).metadata["error"]["message"]
-    house.model.script = [says("fine")]
-    assert rows(await house.say(agent.id, "two"))[-1].text == "fine"
+        rig.model.hold = None
+        await rig.start()
+        await until(lambda: run_is(rig, RunStatus.failed))
+    assert "a bug of ours" in (await only_run(rig)).metadata["error"]["message"]
+    rig.model.script = [says("fine")]
+    assert rows(await rig.say(agent.id, "two"))[-1].text == "fine"
 
 
-async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(house, monkeypatch):
-    agent = await make(house)
-    await house.say(agent.id, "hello")
+async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(rig, monkeypatch):
+    agent = await make(rig)
+    await rig.say(agent.id, "hello")
     count = select(func.count()).select_from(journal)
-    database = house.kelpie.world.database
+    database = rig.kelpie.world.database
     assert await database.read(lambda tx: tx.execute(count).scalar_one()) == 2
-    await house.stop()
+    await rig.stop()
     monkeypatch.setattr(cleanup, "IN_DOUBT", -cleanup.IN_DOUBT)  # as if the day had passed
-    await house.start()
-    await until(lambda: _is_zero(house, count))
-    assert ended(await house.say(agent.id, "hello again")).stop_reason is StopReason.end_turn
-    said = await house.kelpie.api().histories.messages(agent.id, MessageQuery())
+    await rig.start()
+    await until(lambda: _is_zero(rig, count))
+    assert ended(await rig.say(agent.id, "hello again")).stop_reason is StopReason.end_turn
+    said = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
     assert [row.text for row in said if row.role is Role.user] == ["hello", "hello again"]
 
 
-async def _is_zero(house, count):
-    return await house.kelpie.world.database.read(lambda tx: tx.execute(count).scalar_one()) == 0
+async def _is_zero(rig, count):
+    return await rig.kelpie.world.database.read(lambda tx: tx.execute(count).scalar_one()) == 0

@@ -13,7 +13,7 @@ from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.tools.tools import NewTool
 from kelpie.tools.calls.interface import Outcome
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 from tests.agent.test_recovery import behind, run_is, until
 
 TYPES = [t for t in AgentType if t is not AgentType.voice_convo_agent]  # which needs a companion
@@ -35,8 +35,8 @@ def rule(kind, tool="one", **options):
     return ToolRule(kind, tool, options)
 
 
-class Shop(House):
-    """A house with three tools; `ran` is what was really run, `held` a call that never comes back."""
+class Shop(Rig):
+    """A rig with three tools; `ran` is what was really run, `held` a call that never comes back."""
 
     def __init__(self, path) -> None:
         super().__init__(path, external=self._run)

@@ -10,7 +10,7 @@ from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.tools.tools import NewTool
 from kelpie.tools.calls.interface import Outcome
-from tests.agent.conftest import House, ended, rows, says
+from tests.agent.conftest import Rig, ended, rows, says
 
 SOURCE = '''
 def {name}(x: str) -> str:
@@ -23,7 +23,7 @@ def {name}(x: str) -> str:
 '''
 
 
-class Workshop(House):
+class Workshop(Rig):
     """Its tools run outside: `together` waits until so many calls have begun."""
 
     def __init__(self, path, together: int) -> None:

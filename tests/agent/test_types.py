@@ -47,13 +47,13 @@ MADE = {
 }
 
 
-async def make(house, agent_type, **fields):
+async def make(rig, agent_type, **fields):
     fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"),))
     if agent_type == AgentType.split_thread_agent:
         fields.setdefault("system", "You are split.")
     if agent_type == AgentType.voice_convo_agent:
         fields.setdefault("enable_sleeptime", True)
-    return await house.kelpie.api().agents.create(NewAgent(agent_type=AgentType(agent_type), **fields))
+    return await rig.kelpie.api().agents.create(NewAgent(agent_type=AgentType(agent_type), **fields))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -79,35 +79,35 @@ def test_every_type_is_documented_with_its_tools():
 
 
 @pytest.mark.parametrize("agent_type", list(MADE))
-async def test_what_a_type_is_made_with(house, agent_type):
-    view = await make(house, agent_type)
+async def test_what_a_type_is_made_with(rig, agent_type):
+    view = await make(rig, agent_type)
     tools, exits, continues, messages = MADE[agent_type]
     assert {t.name for t in view.tools} == set(tools.split())
     rules = {(r.type, r.tool_name) for r in view.agent.tool_rules}
     assert rules == {("exit_loop", n) for n in exits.split()} | {("continue_loop", n) for n in continues.split()}
     assert len(view.message_ids) == messages
     assert view.agent.message_buffer_autoclear is (agent_type == "workflow_agent")
-    stored = await house.kelpie.api().histories.messages(view.agent.id, MessageQuery())
+    stored = await rig.kelpie.api().histories.messages(view.agent.id, MessageQuery())
     spoken = (Role.tool,) if agent_type in BY_TOOL else ()
     assert [m.role for m in stored] == [Role.system, Role.assistant, *spoken, Role.user][:messages]
     called = {call.name for m in stored for call in m.tool_calls}
     assert called <= {t.name for t in view.tools}, "what a model is shown it must be able to do"
-    reset = await house.kelpie.api().histories.reset(view.agent.id, add_default_initial=True)
+    reset = await rig.kelpie.api().histories.reset(view.agent.id, add_default_initial=True)
     assert len(reset.message_ids) == messages
 
 
 @pytest.mark.parametrize("agent_type", list(MADE))
-async def test_given_first_messages_replace_the_types_own(house, agent_type):
+async def test_given_first_messages_replace_the_types_own(rig, agent_type):
     given = (NewMessage(Role.user, (Text("hi"),)), NewMessage(Role.assistant, (Text("hello"),)))
-    stored = await _history(house, await make(house, agent_type, initial_messages=given))
+    stored = await _history(rig, await make(rig, agent_type, initial_messages=given))
     spoken = [Role.assistant, Role.tool] if agent_type in BY_TOOL else [Role.assistant]
     assert [m.role for m in stored] == [Role.system, Role.user, *spoken]
     assert [m.said for m in stored if m.role is Role.assistant] == ["hello"]
-    assert len(await _history(house, await make(house, agent_type, initial_messages=()))) == 1
+    assert len(await _history(rig, await make(rig, agent_type, initial_messages=()))) == 1
 
 
-async def _history(house, view):
-    return await house.kelpie.api().histories.messages(view.agent.id, MessageQuery())
+async def _history(rig, view):
+    return await rig.kelpie.api().histories.messages(view.agent.id, MessageQuery())
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ async def _history(house, view):
         ({"agent_type": AgentType.voice_convo_agent}, "enable_sleeptime"),
     ],
 )
-async def test_types_that_need_something_say_what(house, fields, field):
+async def test_types_that_need_something_say_what(rig, fields, field):
     with pytest.raises(InvalidInput, match=field):
-        await house.kelpie.api().agents.create(NewAgent(**fields))
-    assert await house.kelpie.api().agents.count() == 0
+        await rig.kelpie.api().agents.create(NewAgent(**fields))
+    assert await rig.kelpie.api().agents.count() == 0
 
 
 @pytest.mark.parametrize(
@@ -171,19 +171,19 @@ def test_lines_are_numbered_for_anthropic_and_three_types(agent_type):
 # --- the turns ------------------------------------------------------------------------------------------------------
 
 
-async def test_memgpt_v2_goes_on_by_rule_and_ends_by_speaking(house):
-    view = await make(house, "memgpt_v2_agent")
-    house.model.script = [
+async def test_memgpt_v2_goes_on_by_rule_and_ends_by_speaking(rig):
+    view = await make(rig, "memgpt_v2_agent")
+    rig.model.script = [
         says("", ("memory_insert", {"thinking": "keep it", "label": "human", "new_string": "Likes tea"})),
         says("", ("send_message", {"thinking": "tell", "message": "Noted."})),
     ]
-    events = await house.say(view.agent.id, "I like tea")
+    events = await rig.say(view.agent.id, "I like tea")
     assert ended(events).stop_reason is StopReason.end_turn
     assert [m.role for m in rows(events)] == [Role.assistant, Role.tool, Role.assistant, Role.tool]
     assert rows(events)[0].content == (Reasoning("keep it", native=False),)
-    history = await _history(house, view)
+    history = await _history(rig, view)
     assert '"heartbeat"' in history[-3].text, "the server's word that it may go on"
-    first, second = house.model.requests
+    first, second = rig.model.requests
     assert first.tool_choice == "required"
     offered = {t.name: t.parameters for t in first.tools}
     assert "request_heartbeat" in offered["memory_insert"]["required"]
@@ -191,69 +191,69 @@ async def test_memgpt_v2_goes_on_by_rule_and_ends_by_speaking(house):
     assert "Likes tea" in second.system
 
 
-async def test_react_uses_its_tools_and_may_answer_in_text(house):
-    view = await make(house, "react_agent", tools=("archival_memory_insert",), include_base_tool_rules=False)
+async def test_react_uses_its_tools_and_may_answer_in_text(rig):
+    view = await make(rig, "react_agent", tools=("archival_memory_insert",), include_base_tool_rules=False)
     calls = [("archival_memory_insert", {"thinking": "file it", "content": "pi is 3.14", "request_heartbeat": True})]
-    house.model.script = [says("", *calls), says("It is filed.")]
-    events = await house.say(view.agent.id, "file this")
+    rig.model.script = [says("", *calls), says("It is filed.")]
+    events = await rig.say(view.agent.id, "file this")
     assert rows(events)[-1].text == "It is filed." and ended(events).stop_reason is StopReason.end_turn
-    assert house.model.requests[0].tool_choice == "auto"
-    house.model.script = [says("", ("archival_memory_insert", {"content": "e", "request_heartbeat": False}))]
-    events = await house.say(view.agent.id, "and this")
+    assert rig.model.requests[0].tool_choice == "auto"
+    rig.model.script = [says("", ("archival_memory_insert", {"content": "e", "request_heartbeat": False}))]
+    events = await rig.say(view.agent.id, "and this")
     assert [m.role for m in rows(events)] == [Role.assistant, Role.tool], "a call without a heartbeat ends the turn"
 
 
 @pytest.mark.parametrize("rules", [None, False], ids=["with rules", "without rules"])
-async def test_sleeptime_edits_until_it_says_that_it_is_done(house, rules):
-    view = await make(house, "sleeptime_agent", include_base_tool_rules=rules)
-    house.model.script = [
+async def test_sleeptime_edits_until_it_says_that_it_is_done(rig, rules):
+    view = await make(rig, "sleeptime_agent", include_base_tool_rules=rules)
+    rig.model.script = [
         says("", ("memory_insert", {"thinking": "new", "label": "human", "new_string": "Likes tea"})),
         says("", ("memory_rethink", {"label": "human", "new_memory": "Bob likes tea."})),
         says("", ("memory_finish_edits", {})),
     ]
-    events = await house.say(view.agent.id, "user: I like tea")
-    assert ended(events).stop_reason is StopReason.tool_rule and len(house.model.requests) == 3
-    assert (await house.kelpie.api().blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob likes tea."
-    assert "request_heartbeat" not in house.model.requests[0].tools[0].parameters["properties"]
-    assert [m.role for m in await _history(house, view)].count(Role.user) == 1, "it is not nudged"
+    events = await rig.say(view.agent.id, "user: I like tea")
+    assert ended(events).stop_reason is StopReason.tool_rule and len(rig.model.requests) == 3
+    assert (await rig.kelpie.api().blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob likes tea."
+    assert "request_heartbeat" not in rig.model.requests[0].tools[0].parameters["properties"]
+    assert [m.role for m in await _history(rig, view)].count(Role.user) == 1, "it is not nudged"
 
 
-async def test_voice_sleeptime_files_the_transcript_it_was_given(house):
-    view = await make(house, "voice_sleeptime_agent")
+async def test_voice_sleeptime_files_the_transcript_it_was_given(rig):
+    view = await make(rig, "voice_sleeptime_agent")
     chunk = {"start_index": 1, "end_index": 2, "context": "Bob plans a trip to Oslo."}
-    house.model.script = [
+    rig.model.script = [
         says("", ("store_memories", {"chunks": [chunk]})),
         says("", ("rethink_user_memory", {"new_memory": "Bob goes to Oslo."})),
         says("", ("finish_rethinking_memory", {})),
     ]
-    events = await house.say(view.agent.id, "user: hello\nuser: I go to Oslo\nassistant: When?\nuser: bye")
+    events = await rig.say(view.agent.id, "user: hello\nuser: I go to Oslo\nassistant: When?\nuser: bye")
     assert all(r.ok for m in rows(events) for r in m.tool_returns), rows(events)
-    assert ended(events).stop_reason is StopReason.tool_rule and len(house.model.requests) == 3
-    assert (await house.kelpie.api().blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob goes to Oslo."
+    assert ended(events).stop_reason is StopReason.tool_rule and len(rig.model.requests) == 3
+    assert (await rig.kelpie.api().blocks.of_agent_by_label(view.agent.id, "human")).value == "Bob goes to Oslo."
 
     def stored(tx):
         archive = archives.archive_of(tx, view.agent.id)
         return [found.passage.text for found in passage_search.search(tx, archive, PassageQuery("Oslo"))]
 
-    (text,) = await house.kelpie.world.database.read(stored)
+    (text,) = await rig.kelpie.world.database.read(stored)
     assert text == "Bob plans a trip to Oslo.\n\nuser: I go to Oslo\nassistant: When?"
 
 
-async def test_voice_convo_searches_and_speaks(house):
-    view = await make(house, "voice_convo_agent")
-    house.model.script = [says("", ("send_message", {"message": "Oslo is lovely"}))]
-    await house.say(view.agent.id, "I go to Oslo")
-    house.model.script = [
+async def test_voice_convo_searches_and_speaks(rig):
+    view = await make(rig, "voice_convo_agent")
+    rig.model.script = [says("", ("send_message", {"message": "Oslo is lovely"}))]
+    await rig.say(view.agent.id, "I go to Oslo")
+    rig.model.script = [
         says("", ("search_memory", {"convo_keyword_queries": ["Oslo"], "request_heartbeat": True})),
         says("", ("send_message", {"message": "You go to Oslo."})),
     ]
-    events = await house.say(view.agent.id, "where do I go?")
+    events = await rig.say(view.agent.id, "where do I go?")
     assert "I go to Oslo" in rows(events)[1].tool_returns[0].text
     assert ended(events).stop_reason is StopReason.end_turn
 
 
 @pytest.mark.parametrize("own", [(), (ToolRule("run_first", "memory_insert"),)])
-async def test_who_gives_an_agent_rules_is_given_those_of_the_base_tools_too(house, own):
-    view = await make(house, "letta_v1_agent", tool_rules=own)
+async def test_who_gives_an_agent_rules_is_given_those_of_the_base_tools_too(rig, own):
+    view = await make(rig, "letta_v1_agent", tool_rules=own)
     base = [ToolRule("continue_loop", tool.name) for tool in view.tools] if own else []
     assert view.agent.tool_rules == (*own, *base)

@@ -1,4 +1,4 @@
-"""What scripts call often must not load the house. No timing here: what is not imported costs nothing."""
+"""What scripts call often must not load the rig. No timing here: what is not imported costs nothing."""
 
 import subprocess
 import sys

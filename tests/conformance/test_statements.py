@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from tests.conformance.things import SOURCE
-from tests.server.rig import client_of, open_house
+from tests.server.rig import client_of, open_rig
 
 MOST = 12  # statements of one request
 # These read every table that memory lies in, each once.
@@ -192,7 +192,7 @@ class Rows:
 async def test_a_request_costs_the_same_for_few_rows_and_for_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
         counting, rows = Counting(monkeypatch, kelpie.world.database), Rows(client)
         await rows.start()
         counted: list[dict[str, int]] = []

@@ -15,8 +15,8 @@ from kelpie.core.memory.passages import NewPassage, PassageQuery
 from kelpie.core.settings.settings import Settings
 from kelpie.memory import embeddings
 from kelpie.memory.embeddings import Embeddings
-from tests.agent import meaningful
-from tests.agent.meaningful import MeaningfulHouse
+from tests.agent import embedding_rig
+from tests.agent.embedding_rig import EmbeddingRig
 
 STRANGER = Caller(
     UserId("user-00000000-0000-4000-8000-00000000000b"), OrganizationId("org-00000000-0000-4000-8000-00000000000b")
@@ -49,26 +49,26 @@ async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_th
 async def test_a_model_that_gives_other_vectors_under_its_name_costs_the_meaning_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house: Any = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+    rig: Any = await EmbeddingRig(tmp_path / "kelpie.db").start()
     try:
-        agent, archives = await house.agent(), house.kelpie.api().archives
+        agent, archives = await rig.agent(), rig.kelpie.api().archives
         await archives.remember(agent, NewPassage("a cat"))
-        monkeypatch.setattr(meaningful, "DIMENSIONS", 32)
+        monkeypatch.setattr(embedding_rig, "DIMENSIONS", 32)
         for _ in range(2):
             searched = await archives.search_of_agent(agent, PassageQuery("the cat", 5))
             assert searched.mode == "fts" and "a cat" in [each.passage.text for each in searched.found]
             assert "embedded again" in searched.lacking
             await archives.remember(agent, NewPassage("another cat"))
     finally:
-        await house.stop()
+        await rig.stop()
 
 
 async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path) -> None:
-    house: Any = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+    rig: Any = await EmbeddingRig(tmp_path / "kelpie.db").start()
     try:
-        agent = await house.agent()
+        agent = await rig.agent()
         with pytest.raises(NotFound):
-            await house.kelpie.api(STRANGER).archives.remember(agent, NewPassage("of a stranger"))
-        assert "of a stranger" not in house.model.embedded
+            await rig.kelpie.api(STRANGER).archives.remember(agent, NewPassage("of a stranger"))
+        assert "of a stranger" not in rig.model.embedded
     finally:
-        await house.stop()
+        await rig.stop()

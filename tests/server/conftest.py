@@ -7,23 +7,23 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from tests.server.rig import Puppet, client_of, open_house
+from tests.server.rig import Puppet, client_of, open_rig
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[tuple[Kelpie, Puppet]]:
-    async with open_house(tmp_path) as opened:
+async def rig(tmp_path: Path) -> AsyncIterator[tuple[Kelpie, Puppet]]:
+    async with open_rig(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def kelpie(house: tuple[Kelpie, Puppet]) -> Kelpie:
-    return house[0]
+def kelpie(rig: tuple[Kelpie, Puppet]) -> Kelpie:
+    return rig[0]
 
 
 @pytest.fixture
-def puppet(house: tuple[Kelpie, Puppet]) -> Puppet:
-    return house[1]
+def puppet(rig: tuple[Kelpie, Puppet]) -> Puppet:
+    return rig[1]
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ class Puppet:
 
 
 @asynccontextmanager
-async def open_house(
+async def open_rig(
     tmp_path: Path,
     *,
     lifecycle: bool = True,

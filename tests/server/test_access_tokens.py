@@ -13,7 +13,7 @@ from kelpie.app import Kelpie
 from kelpie.core.access.credential_scopes import Access
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.server.app import create_app
-from tests.server.rig import make_agent, open_house
+from tests.server.rig import make_agent, open_rig
 from tests.server.test_auth import shown
 from tests.server.test_keys_api import MovableClock
 
@@ -29,7 +29,7 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 async def locked(tmp_path: Path, clock: MovableClock) -> AsyncIterator[Kelpie]:
-    async with open_house(tmp_path, password="open sesame", clock=clock) as (kelpie, _):
+    async with open_rig(tmp_path, password="open sesame", clock=clock) as (kelpie, _):
         yield kelpie
 
 

@@ -14,7 +14,7 @@ from kelpie.accounts.password import generate, hashed
 from kelpie.app import Kelpie
 from kelpie.core.ids import DEFAULT_USER
 from kelpie.world.ids import RandomIds
-from tests.server.rig import SDK_HEADERS, client_of, make_agent, open_house
+from tests.server.rig import SDK_HEADERS, client_of, make_agent, open_rig
 
 OPEN = ["/v1/health/", "/latest/health/", "/v1/ready/", "/v1/ready", "/latest/ready"]
 CLOSED = [
@@ -36,7 +36,7 @@ def bearer(text: str) -> dict[str, str]:
 
 @pytest.fixture
 async def locked(tmp_path: Path) -> AsyncIterator[Kelpie]:
-    async with open_house(tmp_path, password="open sesame") as (kelpie, _):
+    async with open_rig(tmp_path, password="open sesame") as (kelpie, _):
         yield kelpie
 
 
@@ -112,7 +112,7 @@ async def test_nothing_else_does(door: httpx.AsyncClient, headers: dict[str, str
 
 
 async def test_a_password_with_other_letters_works(tmp_path: Path) -> None:
-    async with open_house(tmp_path, password="Žluťoučký kůň") as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, password="Žluťoučký kůň") as (kelpie, _), client_of(kelpie) as client:
         sent = {"Authorization": "Bearer Žluťoučký kůň".encode()}
         assert (await client.get("/v1/agents/count", headers=sent)).status_code == 200
 
@@ -120,7 +120,7 @@ async def test_a_password_with_other_letters_works(tmp_path: Path) -> None:
 async def test_a_password_that_was_made_is_known_by_its_hash_alone(tmp_path: Path) -> None:
     ids = RandomIds()
     made = generate(ids)
-    async with open_house(tmp_path, host="0.0.0.0", password_kept=hashed(made, ids)) as (kelpie, _):
+    async with open_rig(tmp_path, host="0.0.0.0", password_kept=hashed(made, ids)) as (kelpie, _):
         async with shown(kelpie, made) as client:
             answers = await asyncio.gather(*(client.get("/v1/agents/count") for _ in range(10)))
             assert {answer.status_code for answer in answers} == {200}

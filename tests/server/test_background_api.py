@@ -28,7 +28,7 @@ from kelpie.storage.runs import runs
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.clock import SystemClock
 from kelpie.world.database import Tx
-from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 OTID = "6f6a2f2e-0000-4000-8000-00000000abcd"
 
@@ -143,7 +143,7 @@ class LateClock(SystemClock):
 
 async def test_after_its_time_a_stream_is_gone_and_swept(tmp_path: Path) -> None:
     clock = LateClock()
-    async with open_house(tmp_path, clock=clock, stream_kept_s=60.0) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, clock=clock, stream_kept_s=60.0) as (kelpie, _), client_of(kelpie) as client:
         made = await make_agent(client)
         run_id = (await stream(client, made["id"]))[0]["run_id"]
         clock.late_s = 59.0
@@ -208,7 +208,7 @@ async def bell(*statuses: int) -> AsyncIterator[tuple[str, list[dict[str, Any]]]
 async def test_a_callback_comes_after_the_end_and_is_tried_again(tmp_path: Path) -> None:
     async with (
         bell(302, 204) as (url, rung),
-        open_house(tmp_path, callback_private=True) as (kelpie, _),
+        open_rig(tmp_path, callback_private=True) as (kelpie, _),
         client_of(kelpie) as client,
     ):
         made = await make_agent(client)
@@ -341,7 +341,7 @@ async def test_what_waits_for_a_stopped_agent_ends_with_the_reason(
 
 
 async def test_only_so_many_wait(tmp_path: Path) -> None:
-    async with open_house(tmp_path, mailbox_size=2) as (kelpie, puppet), client_of(kelpie) as client:
+    async with open_rig(tmp_path, mailbox_size=2) as (kelpie, puppet), client_of(kelpie) as client:
         gate = asyncio.Event()
         puppet.script += [gate]
         path = f"/v1/agents/{(await make_agent(client))['id']}/messages/async"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from tests.server.rig import Puppet, called, make_agent, open_house, said
+from tests.server.rig import Puppet, called, make_agent, open_rig, said
 from tests.server.test_auth import make_key, shown
 
 PATCH = "*** Update Block: human\n@@\n-tea\n+milk\n"
@@ -148,7 +148,7 @@ async def test_a_companion_has_a_block_of_kelpies_own(client: httpx.AsyncClient)
 
 
 async def test_a_key_is_told_apart(tmp_path: Any) -> None:
-    async with open_house(tmp_path, password="open sesame") as (kelpie, _), shown(kelpie, "open sesame") as operator:
+    async with open_rig(tmp_path, password="open sesame") as (kelpie, _), shown(kelpie, "open sesame") as operator:
         made = (await operator.post("/v1/blocks/", json={"label": "notes", "value": "1"})).json()
         key = await make_key(kelpie)
         async with shown(kelpie, key["key"]) as client:

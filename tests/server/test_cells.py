@@ -22,14 +22,14 @@ from kelpie.server.edge.cell_refusals import RECORDED_MAX
 from kelpie.tools.calls.api_callback import ApiAccess, ApiCallback
 from kelpie.tools.calls.interface import CallContext
 from kelpie.tools.registry.permissions import Permissions
-from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 DEADLINE_S = 60.0
 TOOL = Tool(ToolId("tool-00000000-0000-4000-8000-000000000001"), "errand", ToolType.custom, {"name": "errand"}, 1, 1)
 
 
 @dataclass(frozen=True)
-class House:
+class Rig:
     kelpie: Kelpie
     puppet: Puppet
     outside: httpx.AsyncClient
@@ -40,11 +40,11 @@ class House:
 
 
 @asynccontextmanager
-async def _house(
+async def _rig(
     tmp_path: Path, chain: AgentChain = UNCHAINED, *, asked_by_other: bool = False, **settings: Any
-) -> AsyncIterator[House]:
-    """A house with two agents, and the way out of a cell in which a tool of the first one runs."""
-    async with open_house(tmp_path, **settings) as (kelpie, puppet), client_of(kelpie) as outside:
+) -> AsyncIterator[Rig]:
+    """A rig with two agents, and the way out of a cell in which a tool of the first one runs."""
+    async with open_rig(tmp_path, **settings) as (kelpie, puppet), client_of(kelpie) as outside:
         if password := settings.get("password"):
             outside.headers["Authorization"] = f"Bearer {password}"
         blocks = [{"label": "human", "value": "nobody"}, {"label": "law", "value": "so it is", "read_only": True}]
@@ -70,7 +70,7 @@ async def _house(
                     asyncio.timeout(DEADLINE_S),
                     httpx.AsyncClient(base_url=url, headers=bearer, trust_env=False, timeout=DEADLINE_S) as inside,
                 ):
-                    yield House(kelpie, puppet, outside, own, other, way, inside)
+                    yield Rig(kelpie, puppet, outside, own, other, way, inside)
             finally:
                 await serving.close()
 
@@ -80,12 +80,12 @@ def _said(text: str) -> dict[str, Any]:
 
 
 async def test_the_environment_says_who_and_where(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        assert house.way.env == {
-            "LETTA_AGENT_ID": house.own["id"],
+    async with _rig(tmp_path) as rig:
+        assert rig.way.env == {
+            "LETTA_AGENT_ID": rig.own["id"],
             "LETTA_PROJECT_ID": "",
             "LETTA_BASE_URL": "http://127.0.0.1:8283",
-            "LETTA_API_KEY": house.way.passport,
+            "LETTA_API_KEY": rig.way.passport,
         }
 
 
@@ -94,20 +94,20 @@ async def test_a_request_needs_the_passport_of_the_cell_whatever_the_server_asks
     tmp_path: Path, password: str | None
 ) -> None:
     asks = {"password": password, "secure": True} if password else {}
-    async with _house(tmp_path, **asks) as house:
-        path = f"/v1/agents/{house.own['id']}"
-        assert (await house.inside.get(path)).json()["id"] == house.own["id"]
+    async with _rig(tmp_path, **asks) as rig:
+        path = f"/v1/agents/{rig.own['id']}"
+        assert (await rig.inside.get(path)).json()["id"] == rig.own["id"]
         for wrong in ("", "Bearer kelpie-passport_x", f"Bearer {password or 'anything'}"):
-            refused = await house.inside.get(path, headers={"Authorization": wrong})
+            refused = await rig.inside.get(path, headers={"Authorization": wrong})
             assert refused.status_code == 401, wrong
 
 
 async def test_a_passport_opens_no_other_door_and_nothing_after_the_call(tmp_path: Path) -> None:
-    async with _house(tmp_path, password="the password", secure=True) as house:
-        path = f"/v1/agents/{house.own['id']}"
-        bearer = {"Authorization": f"Bearer {house.way.passport}"}
-        assert (await house.outside.get(path, headers=bearer)).status_code == 401
-        kept, url = house.kelpie, str(house.inside.base_url)
+    async with _rig(tmp_path, password="the password", secure=True) as rig:
+        path = f"/v1/agents/{rig.own['id']}"
+        bearer = {"Authorization": f"Bearer {rig.way.passport}"}
+        assert (await rig.outside.get(path, headers=bearer)).status_code == 401
+        kept, url = rig.kelpie, str(rig.inside.base_url)
         assert len(kept.passports) == 1
     assert len(kept.passports) == 0
     async with httpx.AsyncClient(base_url=url, headers=bearer, trust_env=False) as late:
@@ -116,44 +116,44 @@ async def test_a_passport_opens_no_other_door_and_nothing_after_the_call(tmp_pat
 
 
 async def test_code_edits_what_its_agent_remembers_and_the_agent_is_the_author(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        base = f"/v1/agents/{house.own['id']}"
-        changed = await house.inside.patch(f"{base}/core-memory/blocks/human", json={"value": "Ada"})
+    async with _rig(tmp_path) as rig:
+        base = f"/v1/agents/{rig.own['id']}"
+        changed = await rig.inside.patch(f"{base}/core-memory/blocks/human", json={"value": "Ada"})
         assert changed.status_code == 200, changed.text
-        block = (await house.outside.get(f"{base}/core-memory/blocks/human")).json()
+        block = (await rig.outside.get(f"{base}/core-memory/blocks/human")).json()
         assert block["value"] == "Ada"
-        history = (await house.outside.get(f"/v1/blocks/{block['id']}/history")).json()
+        history = (await rig.outside.get(f"/v1/blocks/{block['id']}/history")).json()
         newest = max(history["versions"] if isinstance(history, dict) else history, key=lambda one: one["version"])
-        assert house.own["id"] in str(newest) and "errand" in str(newest)
-        added = await house.inside.post(f"{base}/archival-memory", json={"text": "a fact"})
+        assert rig.own["id"] in str(newest) and "errand" in str(newest)
+        added = await rig.inside.post(f"{base}/archival-memory", json={"text": "a fact"})
         assert added.status_code == 200, added.text
 
 
 async def test_code_is_bound_by_what_binds_its_agent(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        base = f"/v1/agents/{house.own['id']}"
+    async with _rig(tmp_path) as rig:
+        base = f"/v1/agents/{rig.own['id']}"
         for path, body in (
             ("core-memory/blocks/law", {"value": "otherwise"}),
             ("core-memory/blocks/human", {"read_only": True}),
             ("core-memory/blocks/human", {"value": "x", "limit": 10}),
         ):
-            refused = await house.inside.patch(f"{base}/{path}", json=body)
+            refused = await rig.inside.patch(f"{base}/{path}", json=body)
             assert refused.status_code == 403, (path, body, refused.text)
-        blocks = (await house.outside.get(f"{base}/core-memory/blocks")).json()
+        blocks = (await rig.outside.get(f"{base}/core-memory/blocks")).json()
         assert {block["label"]: block["value"] for block in blocks} == {"human": "nobody", "law": "so it is"}
 
 
 async def test_what_code_is_refused_is_recorded_before_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with _house(tmp_path) as house:
-        own, other = f"/v1/agents/{house.own['id']}", f"/v1/agents/{house.other['id']}"
+    async with _rig(tmp_path) as rig:
+        own, other = f"/v1/agents/{rig.own['id']}", f"/v1/agents/{rig.other['id']}"
         asked = [("PATCH", own, {"name": "another"}), ("POST", f"{other}/messages/async", {**_said("x")})]
         asked[1][2]["callback_url"] = "http://example.com/"
         for method, path, body in (*asked, *asked):
-            assert (await house.inside.request(method, path, json=body)).status_code == 403
+            assert (await rig.inside.request(method, path, json=body)).status_code == 403
         seen = "tool", "kind", "outcome", "reason", "counted"
-        recorded = (await house.outside.get(f"{own}/tool-calls")).json()
+        recorded = (await rig.outside.get(f"{own}/tool-calls")).json()
         assert [tuple(call[name] for name in seen) for call in recorded] == [
             ("errand", "custom", "refused", f"its code asked for {method} {path}", False)
             for method, path, _ in reversed(asked)
@@ -164,18 +164,18 @@ async def test_what_code_is_refused_is_recorded_before_it_is_told(
 
         with monkeypatch.context() as patch:
             patch.setattr(Permissions, "refused", fails)
-            answer = await house.inside.delete(own)
+            answer = await rig.inside.delete(own)
             assert (answer.status_code, "the disk is full" in answer.text) == (503, True)
-        assert (await house.inside.delete(own)).status_code == 403
+        assert (await rig.inside.delete(own)).status_code == 403
         for number in range(2 * RECORDED_MAX):
-            assert (await house.inside.get(f"/v1/blocks/{number}")).status_code == 403
-        assert len((await house.outside.get(f"{own}/tool-calls")).json()) == RECORDED_MAX
+            assert (await rig.inside.get(f"/v1/blocks/{number}")).status_code == 403
+        assert len((await rig.outside.get(f"{own}/tool-calls")).json()) == RECORDED_MAX
 
 
 async def test_code_reaches_nothing_but_its_agent(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        own, other = f"/v1/agents/{house.own['id']}", f"/v1/agents/{house.other['id']}"
-        block = house.own["memory"]["blocks"][0]["id"]
+    async with _rig(tmp_path) as rig:
+        own, other = f"/v1/agents/{rig.own['id']}", f"/v1/agents/{rig.other['id']}"
+        block = rig.own["memory"]["blocks"][0]["id"]
         closed = [
             ("GET", "/v1/agents/"),
             ("GET", other),
@@ -195,93 +195,93 @@ async def test_code_reaches_nothing_but_its_agent(tmp_path: Path) -> None:
             ("POST", f"{own}/messages/cancel"),
         ]
         for method, path in closed:
-            refused = await house.inside.request(method, path, json={})
+            refused = await rig.inside.request(method, path, json={})
             assert refused.status_code == 403, (method, path, refused.status_code, refused.text)
-        shown = (await house.inside.get(own)).text
+        shown = (await rig.inside.get(own)).text
         assert "only-for-tools" not in shown, "code is given secrets as environment, or not at all"
 
 
 async def test_code_asks_another_agent_on_behalf_of_its_own(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        answer = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("how are you"))
+    async with _rig(tmp_path) as rig:
+        answer = await rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("how are you"))
         assert answer.status_code == 200, answer.text
-        rows = (await house.outside.get(f"/v1/agents/{house.other['id']}/messages")).json()
+        rows = (await rig.outside.get(f"/v1/agents/{rig.other['id']}/messages")).json()
         asked = next(row for row in rows if row["message_type"] == "user_message" and "how are you" in str(row))
-        assert asked["sender_id"] == house.own["id"]
+        assert asked["sender_id"] == rig.own["id"]
 
 
 @pytest.mark.parametrize("way", ["messages", "messages/stream", "messages/async"])
 async def test_a_message_to_its_own_agent_is_refused_at_once_as_a_cycle(tmp_path: Path, way: str) -> None:
-    async with _house(tmp_path) as house:
-        refused = await house.inside.post(f"/v1/agents/{house.own['id']}/{way}", json=_said("me again"))
+    async with _rig(tmp_path) as rig:
+        refused = await rig.inside.post(f"/v1/agents/{rig.own['id']}/{way}", json=_said("me again"))
         assert refused.status_code == 409, refused.text
         assert refused.json()["detail"].startswith("CYCLE: ")
         assert refused.headers["x-should-retry"] == "false"
-        assert house.puppet.asked == []
+        assert rig.puppet.asked == []
 
 
 async def test_so_is_one_to_an_agent_up_the_chain(tmp_path: Path) -> None:
-    async with _house(tmp_path, asked_by_other=True) as house:
-        refused = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("and you?"))
+    async with _rig(tmp_path, asked_by_other=True) as rig:
+        refused = await rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("and you?"))
         assert refused.status_code == 409, refused.text
-        assert house.other["id"] in refused.json()["detail"]
-        assert house.puppet.asked == []
+        assert rig.other["id"] in refused.json()["detail"]
+        assert rig.puppet.asked == []
 
 
 async def test_a_chain_that_is_spent_leads_no_further(tmp_path: Path) -> None:
-    async with _house(tmp_path, AgentChain((), HOPS_MAX)) as house:
-        refused = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("on and on"))
+    async with _rig(tmp_path, AgentChain((), HOPS_MAX)) as rig:
+        refused = await rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("on and on"))
         assert refused.status_code == 409
-        assert house.puppet.asked == []
+        assert rig.puppet.asked == []
 
 
 async def test_the_chain_goes_with_the_message(tmp_path: Path) -> None:
     """The other agent cannot ask back: its model is told that the first one waits for it."""
-    async with _house(tmp_path) as house:
-        back = json.dumps({"message": "why?", "other_agent_id": house.own["id"]})
-        house.puppet.script += [called("send_message_to_agent_and_wait_for_reply", back), said("never mind")]
-        answer = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("tell me"))
+    async with _rig(tmp_path) as rig:
+        back = json.dumps({"message": "why?", "other_agent_id": rig.own["id"]})
+        rig.puppet.script += [called("send_message_to_agent_and_wait_for_reply", back), said("never mind")]
+        answer = await rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("tell me"))
         assert answer.status_code == 200, answer.text
         told = next(one for one in answer.json()["messages"] if one["message_type"] == "tool_return_message")
         assert told["status"] == "error" and "is waiting for your answer" in told["tool_return"]
-        assert len(house.puppet.asked) == 2, "the first agent was not asked"
+        assert len(rig.puppet.asked) == 2, "the first agent was not asked"
 
 
 async def test_while_code_waits_its_agent_cannot_be_asked_by_whom_it_asks_otherwise(tmp_path: Path) -> None:
     """The chain does not know of a turn that began before: the ring is seen by who waits for whom."""
-    async with _house(tmp_path) as house:
+    async with _rig(tmp_path) as rig:
         held = asyncio.Event()
-        house.puppet.script += [held, said("done")]
+        rig.puppet.script += [held, said("done")]
         first = asyncio.create_task(
-            house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("take your time"))
+            rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("take your time"))
         )
-        await house.puppet.waiting.wait()
-        here, there = (AgentId(house.own["id"]), ""), (AgentId(house.other["id"]), "")
-        with pytest.raises(ToolError, match="itself waiting"), house.kelpie.runtime.wait_graph.waiting(there, here):
+        await rig.puppet.waiting.wait()
+        here, there = (AgentId(rig.own["id"]), ""), (AgentId(rig.other["id"]), "")
+        with pytest.raises(ToolError, match="itself waiting"), rig.kelpie.runtime.wait_graph.waiting(there, here):
             pass
         held.set()
         assert (await first).status_code == 200
-        with house.kelpie.runtime.wait_graph.waiting(there, here):
+        with rig.kelpie.runtime.wait_graph.waiting(there, here):
             pass  # nobody waits any more
 
 
 async def test_what_an_agent_may_not_reach_its_code_may_not_either(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        agent, block = f"/v1/agents/{house.own['id']}", f"/v1/agents/{house.own['id']}/core-memory/blocks/human"
+    async with _rig(tmp_path) as rig:
+        agent, block = f"/v1/agents/{rig.own['id']}", f"/v1/agents/{rig.own['id']}/core-memory/blocks/human"
         denied = {"kelpie_permissions": {"deny": ["capability:messaging", "capability:memory"]}}
-        assert (await house.outside.patch(agent, json=denied)).status_code == 200
+        assert (await rig.outside.patch(agent, json=denied)).status_code == 200
         for answer in (
-            await house.inside.patch(block, json={"value": "somebody"}),
-            await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("hello")),
+            await rig.inside.patch(block, json={"value": "somebody"}),
+            await rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("hello")),
         ):
             assert answer.status_code == 403 and "may not use" in answer.text
-        assert (await house.inside.get(block)).json()["value"] == "nobody"
-        await house.outside.patch(agent, json={"kelpie_permissions": {"allow": ["errand"]}})  # the tool that runs
-        assert (await house.inside.patch(block, json={"value": "somebody"})).status_code == 200
-        house.puppet.script.append(said("hi"))
-        assert (await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("x"))).status_code == 200
-        await house.outside.put("/v1/kelpie/policy", json={"permissions": {"allow": ["capability:code"]}})
-        assert (await house.inside.patch(block, json={"value": "anybody"})).status_code == 403
+        assert (await rig.inside.get(block)).json()["value"] == "nobody"
+        await rig.outside.patch(agent, json={"kelpie_permissions": {"allow": ["errand"]}})  # the tool that runs
+        assert (await rig.inside.patch(block, json={"value": "somebody"})).status_code == 200
+        rig.puppet.script.append(said("hi"))
+        assert (await rig.inside.post(f"/v1/agents/{rig.other['id']}/messages", json=_said("x"))).status_code == 200
+        await rig.outside.put("/v1/kelpie/policy", json={"permissions": {"allow": ["capability:code"]}})
+        assert (await rig.inside.patch(block, json={"value": "anybody"})).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -299,35 +299,35 @@ async def test_code_says_something_to_others_and_decides_nothing_for_them(
     tmp_path: Path, way: str, more: dict[str, Any]
 ) -> None:
     """A callback would be a way to the network, and a prompt another agent than the one that was asked."""
-    async with _house(tmp_path) as house:
-        path = f"/v1/agents/{house.other['id']}/{way}"
-        refused = await house.inside.post(path, json=_said("do it") | more)
+    async with _rig(tmp_path) as rig:
+        path = f"/v1/agents/{rig.other['id']}/{way}"
+        refused = await rig.inside.post(path, json=_said("do it") | more)
         assert refused.status_code == 403, refused.text
         assert next(iter(more)) in refused.json()["detail"]
-        assert house.puppet.asked == []
+        assert rig.puppet.asked == []
 
 
 async def test_code_gives_no_person_s_word(tmp_path: Path) -> None:
     """A call of another agent that waits for approval is not approved by the code of a tool."""
-    async with _house(tmp_path) as house:
-        other = house.other["id"]
+    async with _rig(tmp_path) as rig:
+        other = rig.other["id"]
         needs = {"tool_rules": [{"type": "requires_approval", "tool_name": "send_message_to_agent_and_wait_for_reply"}]}
-        assert (await house.outside.patch(f"/v1/agents/{other}", json=needs)).status_code == 200
-        ask = json.dumps({"message": "?", "other_agent_id": house.own["id"]})
-        house.puppet.script += [called("send_message_to_agent_and_wait_for_reply", ask)]
-        waits = (await house.outside.post(f"/v1/agents/{other}/messages", json=_said("ask"))).json()
+        assert (await rig.outside.patch(f"/v1/agents/{other}", json=needs)).status_code == 200
+        ask = json.dumps({"message": "?", "other_agent_id": rig.own["id"]})
+        rig.puppet.script += [called("send_message_to_agent_and_wait_for_reply", ask)]
+        waits = (await rig.outside.post(f"/v1/agents/{other}/messages", json=_said("ask"))).json()
         assert waits["stop_reason"]["stop_reason"] == "requires_approval"
         call = waits["messages"][-1]["tool_call"]["tool_call_id"]
         yes = {"type": "approval", "approvals": [{"type": "approval", "approve": True, "tool_call_id": call}]}
         for way in ("messages", "messages/stream", "messages/async"):
-            refused = await house.inside.post(f"/v1/agents/{other}/{way}", json={"messages": [yes]})
+            refused = await rig.inside.post(f"/v1/agents/{other}/{way}", json={"messages": [yes]})
             assert refused.status_code == 403, (way, refused.text)
-        assert len(house.puppet.asked) == 1
+        assert len(rig.puppet.asked) == 1
 
 
 async def test_connections_of_one_cell_are_bounded(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        host, port = house.inside.base_url.host, house.inside.base_url.port
+    async with _rig(tmp_path) as rig:
+        host, port = rig.inside.base_url.host, rig.inside.base_url.port
         held = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS_MAX + 40)]
         for reader, _ in held[CONNECTIONS_MAX:]:
             with suppress(ConnectionError):
@@ -337,9 +337,9 @@ async def test_connections_of_one_cell_are_bounded(tmp_path: Path) -> None:
             writer.close()
 
 
-async def _pour(house: House, head: bytes, endless: bytes) -> None:
+async def _pour(rig: Rig, head: bytes, endless: bytes) -> None:
     """Sends so much that only who keeps nothing of it would take it all."""
-    _, writer = await asyncio.open_connection(house.inside.base_url.host, house.inside.base_url.port)
+    _, writer = await asyncio.open_connection(rig.inside.base_url.host, rig.inside.base_url.port)
     try:
         writer.write(head)
         for _ in range(50_000):
@@ -351,13 +351,13 @@ async def _pour(house: House, head: bytes, endless: bytes) -> None:
 
 @pytest.mark.parametrize("endless", [b"x: " + b"y" * 997 + b"\r\n", b"y" * 1000])
 async def test_a_head_without_an_end_is_cut_off(tmp_path: Path, endless: bytes) -> None:
-    async with _house(tmp_path) as house:
+    async with _rig(tmp_path) as rig:
         with pytest.raises(ConnectionError):
-            await _pour(house, b"GET / HTTP/1.1\r\nx: ", endless)
+            await _pour(rig, b"GET / HTTP/1.1\r\nx: ", endless)
 
 
 async def test_trailers_without_an_end_are_cut_off(tmp_path: Path) -> None:
-    async with _house(tmp_path) as house:
-        head = f"GET /v1/agents/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {house.way.passport}\r\n"
+    async with _rig(tmp_path) as rig:
+        head = f"GET /v1/agents/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {rig.way.passport}\r\n"
         with pytest.raises(ConnectionError):
-            await _pour(house, f"{head}Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nx: ".encode(), b"y" * 1000)
+            await _pour(rig, f"{head}Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nx: ".encode(), b"y" * 1000)

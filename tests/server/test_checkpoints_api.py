@@ -22,7 +22,7 @@ from kelpie.core.memory.facts import Entity, Fact, Link
 from kelpie.storage.memory import entities, facts
 from kelpie.storage.tables import metadata
 from kelpie.world.database import Tx
-from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 
 async def asked(client: httpx.AsyncClient, method: str, url: str, body: Any = None, **query: Any) -> Any:
@@ -240,7 +240,7 @@ class Clock:
 
 async def test_an_end_is_a_moment(tmp_path: Path) -> None:
     clock = Clock()
-    async with open_house(tmp_path, clock=clock) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, clock=clock) as (kelpie, _), client_of(kelpie) as client:
         agent = await make_agent(client)
         short = await asked(client, "PUT", of(agent, "working-memory/short"), {"value": 1, "ttl_seconds": 10})
         long = await asked(client, "PUT", of(agent, "working-memory/long"), {"value": 1, "ttl_seconds": 100})
@@ -390,7 +390,7 @@ async def test_a_label_that_is_taken_refuses_the_whole(client: httpx.AsyncClient
 
 
 async def test_a_memory_that_could_not_be_sent_back_is_not_given_out(tmp_path: Path) -> None:
-    async with open_house(tmp_path, body_bytes_max=20_000) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, body_bytes_max=20_000) as (kelpie, _), client_of(kelpie) as client:
         agent = await make_agent(client)
         for _ in range(3):
             await asked(client, "POST", of(agent, "archival-memory"), {"text": "x" * 9000})
@@ -415,8 +415,8 @@ MEMORIES = st.fixed_dictionaries(
 
 
 @pytest.fixture
-async def house_client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+async def rig_client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
         yield client
 
 
@@ -431,8 +431,8 @@ async def _fill(client: httpx.AsyncClient, agent: dict[str, Any], memory: dict[s
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(first=MEMORIES, then=MEMORIES)
-async def test_any_memory_comes_back(house_client: httpx.AsyncClient, first: Any, then: Any) -> None:
-    client = house_client
+async def test_any_memory_comes_back(rig_client: httpx.AsyncClient, first: Any, then: Any) -> None:
+    client = rig_client
     blocks = [{"label": label, "value": value} for label, value in first["blocks"].items()]
     agent = await make_agent(client, memory_blocks=blocks)
     await _fill(client, agent, first)

@@ -44,13 +44,13 @@ app.router.routes.extend(router.routes)
 
 
 async def get(path: str) -> httpx.Response:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://house") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://testhost") as client:
         return await client.get(path)
 
 
 async def test_an_endpoint_gets_what_it_asks_for() -> None:
-    assert (await get("/plain/ann?size=7")).json() == ["ann", "house", "house:7"]
-    assert (await get("/asks")).json() == ["/asks", "house"], "an endpoint that takes the request keeps it"
+    assert (await get("/plain/ann?size=7")).json() == ["ann", "testhost", "testhost:7"]
+    assert (await get("/asks")).json() == ["/asks", "testhost"], "an endpoint that takes the request keeps it"
 
 
 async def test_what_is_wrong_is_still_found() -> None:

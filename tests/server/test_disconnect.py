@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from kelpie.server.app import create_app
-from tests.server.rig import Puppet, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, client_of, make_agent, open_rig, said
 
 
 async def _leave(port: int, path: str, body: dict[str, Any], puppet: Puppet) -> None:
@@ -26,7 +26,7 @@ async def _leave(port: int, path: str, body: dict[str, Any], puppet: Puppet) -> 
 
 @pytest.mark.parametrize(("stops", "status"), [(False, "completed"), (True, "cancelled")])
 async def test_whoever_leaves_ends_the_turn_only_if_they_asked_for_it(tmp_path: Path, stops: bool, status: str) -> None:
-    async with open_house(tmp_path) as (kelpie, puppet), client_of(kelpie) as client, asyncio.timeout(30):
+    async with open_rig(tmp_path) as (kelpie, puppet), client_of(kelpie) as client, asyncio.timeout(30):
         agent = (await make_agent(client))["id"]
         gate = asyncio.Event()
         puppet.script += [gate, said("to nobody")]

@@ -12,7 +12,7 @@ import pytest
 from kelpie.app import Kelpie
 from kelpie.server.edge.guard import RequestGuard, RequestLog, host_of
 from kelpie.world.ids import RandomIds
-from tests.server.rig import client_of, open_house
+from tests.server.rig import client_of, open_rig
 
 JSON = {"Content-Type": "application/json"}
 
@@ -52,7 +52,7 @@ async def test_a_rebound_name_is_refused(client: httpx.AsyncClient, host: str) -
 async def test_a_server_that_asks_for_a_credential_answers_to_any_name_and_any_page(tmp_path: Path) -> None:
     # Nothing is lost by that: a page has no credential unless somebody gave it one.
     elsewhere = {"Host": "kelpie.internal:8283", "Origin": "https://app.example"}
-    async with open_house(tmp_path, host="0.0.0.0", password="pw") as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, host="0.0.0.0", password="pw") as (kelpie, _), client_of(kelpie) as client:
         assert (await client.get("/v1/health/", headers=elsewhere)).status_code == 200
         assert (await client.get("/v1/agents/", headers=elsewhere)).status_code == 401
         told = await client.get("/v1/agents/", headers={**elsewhere, "Authorization": "Bearer pw"})
@@ -122,7 +122,7 @@ async def test_nul_in_the_address_is_refused(client: httpx.AsyncClient, path: st
 
 @pytest.fixture
 async def small(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with open_house(tmp_path, body_bytes_max=1000) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, body_bytes_max=1000) as (kelpie, _), client_of(kelpie) as client:
         yield client
 
 
@@ -164,7 +164,7 @@ async def test_a_body_that_stops_coming_is_not_waited_for(tmp_path: Path) -> Non
         yield b"{"
         await asyncio.Event().wait()
 
-    async with open_house(tmp_path, stall_s=0.01) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, stall_s=0.01) as (kelpie, _), client_of(kelpie) as client:
         async with asyncio.timeout(60):
             assert (await client.post("/v1/agents/", content=stalls(), headers=JSON)).status_code == 408
         assert await kelpie.api().agents.count() == 0

@@ -13,7 +13,7 @@ from kelpie.accounts import last_use
 from kelpie.app import Kelpie
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.world.clock import SystemClock
-from tests.server.rig import make_agent, open_house
+from tests.server.rig import make_agent, open_rig
 from tests.server.test_auth import bearer, make_key, shown
 
 READS = [("GET", "/v1/agents/"), ("GET", "/v1/tools/"), ("GET", "/openapi.json"), ("GET", "/v1/models/")]
@@ -55,7 +55,7 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 async def locked(tmp_path: Path, clock: MovableClock) -> AsyncIterator[Kelpie]:
-    async with open_house(tmp_path, password="open sesame", clock=clock) as (kelpie, _):
+    async with open_rig(tmp_path, password="open sesame", clock=clock) as (kelpie, _):
         yield kelpie
 
 

@@ -26,7 +26,7 @@ from tests.server.neighbours import (
     rows_of,
     seen_in,
 )
-from tests.server.rig import client_of, open_house
+from tests.server.rig import client_of, open_rig
 
 WAYS = ["as the user", "a key to read", "a key to write", "a key to admin", "a key for one agent", "a token"]
 REQUEST_S = 30
@@ -36,7 +36,7 @@ Street = tuple[Kelpie, httpx.AsyncClient, list[Neighbour]]
 
 @pytest.fixture
 async def street(tmp_path: Path) -> AsyncIterator[Street]:
-    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
         yield kelpie, client, [await move_in(client, f"treasure{letter}") for letter in ("one", "two")]
 
 

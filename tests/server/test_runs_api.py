@@ -15,7 +15,7 @@ from kelpie.core.conversations.runs import RunQuery, StepQuery
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import OrganizationId, StepId, UserId
 from kelpie.llm.provider.interface import ExchangeRecord
-from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 STRANGERS = Caller(
     UserId("user-11111111-0000-4000-8000-000000000001"), OrganizationId("org-11111111-0000-4000-8000-000000000001")
@@ -146,7 +146,7 @@ def wired(text: str, sent: bytes, received: bytes | None) -> Any:
 
 async def test_what_went_over_the_wire(tmp_path: Path) -> None:
     async with (
-        open_house(tmp_path, trace_steps=100, trace_bytes_max=40) as (kelpie, puppet),
+        open_rig(tmp_path, trace_steps=100, trace_bytes_max=40) as (kelpie, puppet),
         client_of(kelpie) as client,
     ):
         agent = await make_agent(client, tags=["t"])

@@ -18,7 +18,7 @@ from letta_client import AsyncLetta
 from kelpie.app import Kelpie
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault
 from kelpie.server.run import serve
-from tests.server.rig import Puppet, called, open_house, said
+from tests.server.rig import Puppet, called, open_rig, said
 
 DEADLINE_S = 60.0
 
@@ -43,8 +43,8 @@ async def serving(kelpie: Kelpie) -> AsyncIterator[tuple[str, asyncio.Task[None]
 
 @pytest.fixture
 async def opened(tmp_path: Path) -> AsyncIterator[tuple[Kelpie, Puppet]]:
-    async with open_house(tmp_path, lifecycle=False) as house:
-        yield house
+    async with open_rig(tmp_path, lifecycle=False) as rig:
+        yield rig
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ async def test_a_port_in_use_is_one_clear_sentence(opened: tuple[Kelpie, Puppet]
 
 async def test_bodies_are_bounded_on_real_sockets(tmp_path: Path) -> None:
     async with (
-        open_house(tmp_path, lifecycle=False, body_bytes_max=1000) as (kelpie, _),
+        open_rig(tmp_path, lifecycle=False, body_bytes_max=1000) as (kelpie, _),
         serving(kelpie) as (url, _),
         httpx.AsyncClient(base_url=url) as client,
     ):

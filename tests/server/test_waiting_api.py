@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 from tests.server.test_background_api import ended, frames_of, resume
 from tests.server.test_repair_api import INSERT, RULE, repaired, sound
 
@@ -139,12 +139,12 @@ async def test_a_background_stream_brings_answers_and_can_be_read_again(
 async def test_an_answer_that_was_acknowledged_survives_a_server_that_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:
+    async with open_rig(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:
         agent = await make(client)
         await waits(client, puppet, f"/v1/agents/{agent}/messages")
         monkeypatch.setattr(kelpie.runtime.run_queue, "submit", lambda *_: None)  # nobody takes it up in this life
         run = (await client.post(f"/v1/agents/{agent}/messages/async", json=answers(RULING))).json()
         assert (await client.get(f"/v1/runs/{run['id']}")).json()["status"] == "created"
-    async with open_house(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:
+    async with open_rig(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:
         assert (await ended(client, run["id"]))["stop_reason"] == "end_turn"
         assert await human(client, agent) == "Ada\ntea" and sound(puppet)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 
 def path(agent: dict[str, Any], key: str | None = None) -> str:
@@ -96,10 +96,10 @@ async def test_a_list_that_cannot_be(client: httpx.AsyncClient, query: dict[str,
 
 
 async def test_it_survives_a_restart_and_goes_with_its_agent(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
         agent = await make_agent(client)
         made = await asked(client, "PUT", path(agent, "k"), {"value": {"a": 1}, "ttl_seconds": 999})
-    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
         assert await asked(client, "GET", path(agent, "k")) == made
         assert (await client.delete(f"/v1/agents/{agent['id']}")).status_code == 200
         assert (await client.get(path(agent, "k"))).status_code == 404
@@ -124,7 +124,7 @@ async def test_an_agent_uses_its_tools_in_a_turn(client: httpx.AsyncClient, kelp
 
 async def test_the_settings_bind_tools_too(tmp_path: Path) -> None:
     async with (
-        open_house(tmp_path, working_memory_entries_max=1) as (kelpie, puppet),
+        open_rig(tmp_path, working_memory_entries_max=1) as (kelpie, puppet),
         client_of(kelpie) as client,
     ):
         agent = await make_agent(client, tools=["working_memory_set"])

@@ -9,7 +9,7 @@ from kelpie.world.sqlite.connections import memory_connection
 THEN, CUTOFF, LATELY = 100, 1_000, 2_000
 
 
-def house() -> Connection:
+def rig() -> Connection:
     tx = memory_connection()
     tx.exec_driver_sql("PRAGMA foreign_keys = OFF")
     metadata.create_all(tx)
@@ -55,7 +55,7 @@ def prune(tx: Connection, most: int = 100) -> int:
 
 
 def test_only_turns_that_ended_long_ago_lose_their_keys() -> None:
-    tx = house()
+    tx = rig()
     turn(tx, "ended", [THEN, THEN + 1, THEN + 2], "completed", THEN + 2)
     turn(tx, "failed", [THEN, THEN + 1], "failed", THEN + 1)
     turn(tx, "deleted", [THEN, THEN + 1], None)
@@ -74,7 +74,7 @@ def test_only_turns_that_ended_long_ago_lose_their_keys() -> None:
 
 
 def test_a_piece_holds_whole_turns() -> None:
-    tx = house()
+    tx = rig()
     for number in range(5):
         turn(tx, f"turn-{number}", [THEN, THEN], "completed", THEN)
     assert [prune(tx, 2) for _ in range(4)] == [2, 2, 1, 0]

@@ -1,18 +1,18 @@
-"""A house in which every agent has a script of its own, for what agents do with each other."""
+"""A rig in which every agent has a script of its own, for what agents do with each other."""
 
 import asyncio
 import json
 
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import Role
-from tests.agent.conftest import House, ScriptModel, says
+from tests.agent.conftest import Rig, ScriptModel, says
 
 ASK = "send_message_to_agent_and_wait_for_reply"
 ASK_TAGGED = "send_message_to_agents_matching_tags"
 TELL = "send_message_to_agent_async"
 
 
-class Cast(ScriptModel):
+class ScriptedAgents(ScriptModel):
     """Plays the script of the agent that asks; `gates` hold an agent's model back."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class Cast(ScriptModel):
         yield line
 
 
-class AgentsHouse(House):
+class MultiAgentRig(Rig):
     def __init__(self, path, **settings) -> None:
         super().__init__(path, **settings)
-        self.model = Cast()
+        self.model = ScriptedAgents()
 
     async def agent(self, name, *script, **fields):
         fields = {"include_multi_agent_tools": True, "include_base_tools": False, **fields}

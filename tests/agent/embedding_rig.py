@@ -1,4 +1,4 @@
-"""A house whose model can also embed texts: a few words that mean the same share a direction, and it can be held."""
+"""A rig whose model can also embed texts: a few words that mean the same share a direction, and it can be held."""
 
 import asyncio
 import hashlib
@@ -10,7 +10,7 @@ from kelpie.core.agents.agent import NewAgent
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider.interface import EmbeddingInfo
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
-from tests.agent.conftest import House, ScriptModel
+from tests.agent.conftest import Rig, ScriptModel
 
 EMBEDDING = "test/embed"
 DIMENSIONS = 64
@@ -52,7 +52,7 @@ class EmbeddingModel(ScriptModel):
         return [vector_of(text) for text in texts]
 
 
-class MeaningfulHouse(House):
+class EmbeddingRig(Rig):
     def __init__(self, path, **settings) -> None:
         super().__init__(path, default_embedding=EMBEDDING, **settings)
         self.model = EmbeddingModel()
