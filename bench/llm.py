@@ -24,7 +24,7 @@ from kelpie.core.ids import AgentId, MessageId
 from kelpie.llm.anthropic import messages_request
 from kelpie.llm.openai import chat_request, responses_request
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.interface import Prepared, Provider, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Provider, Request, ToolSchema
 from kelpie.llm.routing import provider_kinds
 from kelpie.world.clock import SystemClock
 from kelpie.world.http.port import NetworkHttp
@@ -124,15 +124,17 @@ def _server(ready: Connection) -> None:
     asyncio.run(_serve(ready))
 
 
-def _history(count: int) -> list[Prepared]:
+def _history(count: int) -> list[PreparedMessage]:
     roles = (Role.user, Role.assistant)
     return [
-        Prepared(Message(MessageId(f"message-{number}"), AGENT, roles[number % 2], 0, (Text("some words " * 20),)))
+        PreparedMessage(
+            Message(MessageId(f"message-{number}"), AGENT, roles[number % 2], 0, (Text("some words " * 20),))
+        )
         for number in range(count)
     ]
 
 
-def _request(model: str, history: list[Prepared], deltas: bool) -> Request:
+def _request(model: str, history: list[PreparedMessage], deltas: bool) -> Request:
     schema = {"type": "object", "properties": {"label": {"type": "string"}}, "required": ["label"]}
     tools = [ToolSchema(f"tool_{number}", "What it does. " * 10, schema) for number in range(6)]
     return Request(model, "You are an agent. " * 300, history, tools, deltas=deltas)

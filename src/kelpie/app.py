@@ -145,7 +145,7 @@ class Kelpie:
             pauses=pauses,
             underway=active_turns,
             broadcast=run_notifier,
-            foresight=Precompute(world.database, embeddings),
+            precompute=Precompute(world.database, embeddings),
             fact_extractor=FactExtractor(world, models, embeddings, pauses, live_agents, settings.policy),
             block_rules=settings.block_rules,
             working_memory=settings.working_memory,

@@ -9,7 +9,7 @@ from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.core.agents.agent import AgentType
 from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.llm.provider.interface import Prepared
+from kelpie.llm.provider.interface import PreparedMessage
 
 SPEC = spec_of(AgentType.letta_v1_agent)
 
@@ -25,7 +25,7 @@ said = st.tuples(st.sampled_from([Role.user, Role.assistant]), st.integers(0, 50
 @given(st.lists(said, max_size=12), st.integers(0, 12), st.integers(0, 500))
 def test_the_newest_part_that_fits_is_shown(history: list[tuple[Role, int]], known: int, chars_max: int) -> None:
     rows = [row(i, role, length) for i, (role, length) in enumerate(history)]
-    context = Context([Prepared(message) for message in rows[:known]])
+    context = Context([PreparedMessage(message) for message in rows[:known]])
     context.extend(rows[known:], SPEC)
     shown = [entry.message for entry in context.within(chars_max)]
 

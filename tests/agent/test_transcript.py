@@ -9,7 +9,7 @@ from kelpie.core.agents.compaction_settings import CompactionStats
 from kelpie.core.conversations.messages import Image, Message, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.core.conversations.runs import Run, RunStatus
 from kelpie.core.ids import AgentId, MessageId, RunId
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 RUN = Run(RunId("run-1"), AGENT, RunStatus.running, 1)
@@ -55,7 +55,7 @@ def test_a_long_result_loses_its_middle() -> None:
 @given(st.lists(st.text(max_size=60), max_size=30), st.integers(20, 80))
 def test_pieces_hold_everything_and_none_is_too_long(lines: list[str], size: int) -> None:
     made = pieces(lines, size)
-    assert all(weigh(piece) <= size + len(LEFT_OUT) + 1 for piece in made)
+    assert all(byte_length(piece) <= size + len(LEFT_OUT) + 1 for piece in made)
     assert len(made) <= PIECES_MAX
     if not made or not made[0].startswith(LEFT_OUT):
         assert "".join(made).replace("\n", "") == "".join(lines).replace("\n", "")

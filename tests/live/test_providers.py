@@ -8,7 +8,7 @@ import pytest
 
 from kelpie.core.conversations.messages import Message, Role, Text, ToolReturn
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.llm.provider.interface import Prepared, Reply, Request, TextDelta, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, TextDelta, ToolSchema
 from kelpie.world.ids import RandomIds
 from tests.live.conftest import chosen, made
 
@@ -22,9 +22,9 @@ ROLL = ToolSchema(
 TOKENS_MAX = 2000  # room for a model that thinks first
 
 
-def said(text: str) -> Prepared:
+def said(text: str) -> PreparedMessage:
     ids = RandomIds()
-    return Prepared(Message(ids.new(MessageId), ids.new(AgentId), Role.user, 0, (Text(text),)))
+    return PreparedMessage(Message(ids.new(MessageId), ids.new(AgentId), Role.user, 0, (Text(text),)))
 
 
 def text_of(reply: Reply) -> str:
@@ -117,7 +117,7 @@ async def test_its_thoughts_are_taken_back_after_a_tool_call(provider: str, delt
             asked = replace(history[0].message, role=Role.assistant, content=reply.content, tool_calls=reply.tool_calls)
             results = tuple(ToolReturn(call.id, call.name, True, "17") for call in reply.tool_calls)
             given = replace(history[0].message, role=Role.tool, content=(), tool_returns=results)
-            history += [Prepared(asked), Prepared(given)]
+            history += [PreparedMessage(asked), PreparedMessage(given)]
         assert len(history) == 3, "no tool was called"
         assert "17" in text_of(reply)
     finally:

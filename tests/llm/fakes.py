@@ -14,7 +14,7 @@ from kelpie.core.conversations.messages import Message, Part, Role, Text, ToolCa
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.provider.retry import RetryLimits
 from kelpie.world.clock import SystemClock
 from kelpie.world.http.port import Http, NetworkHttp
@@ -42,21 +42,21 @@ def world(http: Http | None = None) -> World:
     return World(SystemClock(), SeededIds(rng), rng, cast(Any, None), http or NetworkHttp(), cast(Any, None))
 
 
-def message(role: Role, *content: Part | str, number: int = 1, **fields: Any) -> Prepared:
+def message(role: Role, *content: Part | str, number: int = 1, **fields: Any) -> PreparedMessage:
     parts = tuple(Text(part) if isinstance(part, str) else part for part in content)
     given = MessageId(f"message-00000000-0000-4000-8000-{number:012d}")
-    return Prepared(Message(given, AGENT, role, 0, parts, **fields))
+    return PreparedMessage(Message(given, AGENT, role, 0, parts, **fields))
 
 
-def said(text: str, number: int = 1) -> Prepared:
+def said(text: str, number: int = 1) -> PreparedMessage:
     return message(Role.user, text, number=number)
 
 
-def called(name: str, arguments: str = "{}", call_id: str = "call_1", number: int = 2) -> Prepared:
+def called(name: str, arguments: str = "{}", call_id: str = "call_1", number: int = 2) -> PreparedMessage:
     return message(Role.assistant, tool_calls=(ToolCall(call_id, name, arguments),), number=number)
 
 
-def returned(name: str, text: str, call_id: str = "call_1", ok: bool = True, number: int = 3) -> Prepared:
+def returned(name: str, text: str, call_id: str = "call_1", ok: bool = True, number: int = 3) -> PreparedMessage:
     return message(Role.tool, tool_returns=(ToolReturn(call_id, name, ok, text),), number=number)
 
 

@@ -11,7 +11,7 @@ from kelpie.llm.demo.provider import DemoProvider
 from kelpie.llm.demo.script import Call, Line
 from kelpie.llm.provider.interface import (
     Event,
-    Prepared,
+    PreparedMessage,
     ReasoningDelta,
     Reply,
     Request,
@@ -53,13 +53,13 @@ async def reply_to(request: Request, provider: DemoProvider | None = None) -> Re
     return given[0]
 
 
-def v1(*history: Prepared | str, tools: list[ToolSchema] | None = None, **blocks: str) -> Request:
+def v1(*history: PreparedMessage | str, tools: list[ToolSchema] | None = None, **blocks: str) -> Request:
     messages = [said(one, number) if isinstance(one, str) else one for number, one in enumerate(history)]
     chosen = V1_TOOLS if tools is None else tools
     return asking(messages=messages, tools=chosen, system=prompt(**(blocks or {"human": "", "persona": "I am kind."})))
 
 
-def memgpt(*history: Prepared | str, **blocks: str) -> Request:
+def memgpt(*history: PreparedMessage | str, **blocks: str) -> Request:
     made = v1(*history, tools=MEMGPT_TOOLS, **blocks)
     return asking(messages=made.messages, tools=MEMGPT_TOOLS, system=made.system, tool_choice="required")
 
@@ -263,7 +263,7 @@ async def test_a_script_as_a_function():
 
 async def test_a_script_in_a_message_goes_line_by_line_through_the_turn():
     script = '!script [{"calls": [{"name": "roll", "arguments": {"sides": 6}}]}, {"text": "Done."}]'
-    history: list[Prepared | str] = [script]
+    history: list[PreparedMessage | str] = [script]
     assert call(await reply_to(v1(*history))) == ("roll", {"sides": 6})
     history += [called("roll"), returned("roll", "4")]
     assert text(await reply_to(v1(*history))) == "Done."

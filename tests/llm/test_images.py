@@ -9,7 +9,7 @@ from kelpie.core.conversations.messages import Image, Role, Text, ToolCall, Tool
 from kelpie.llm.anthropic import messages_request
 from kelpie.llm.local import ollama_request
 from kelpie.llm.openai import chat_request, responses_request
-from kelpie.llm.provider.interface import Prepared, Request
+from kelpie.llm.provider.interface import PreparedMessage, Request
 from kelpie.llm.wire.image_visibility import BLIND, FORGOTTEN, HANDED, SHOWN_MAX, in_sight
 from tests.llm.fakes import asking, message, said
 
@@ -17,13 +17,13 @@ DATA = Image({"type": "base64", "media_type": "image/png", "data": "AAAA"})
 URL = Image({"type": "url", "url": "https://x.org/y.png"})
 
 
-def result(call_id: str, *content: Text | Image, number: int) -> Prepared:
+def result(call_id: str, *content: Text | Image, number: int) -> PreparedMessage:
     text = "\n".join(part.text for part in content if isinstance(part, Text))
     given = ToolReturn(call_id, "look", True, text, content=content)
     return message(Role.tool, number=number, tool_returns=(given,))
 
 
-def history() -> list[Prepared]:
+def history() -> list[PreparedMessage]:
     """Two calls whose results come in rows of their own, as those of external tools do."""
     return [
         said("look twice"),
@@ -34,11 +34,11 @@ def history() -> list[Prepared]:
     ]
 
 
-def _calls() -> Prepared:
+def _calls() -> PreparedMessage:
     return message(Role.assistant, number=2, tool_calls=(ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")))
 
 
-def request(rows: list[Prepared]) -> Request:
+def request(rows: list[PreparedMessage]) -> Request:
     return asking(messages=rows)
 
 

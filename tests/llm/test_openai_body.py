@@ -8,7 +8,7 @@ import pytest
 
 from kelpie.core.conversations.messages import Image, Reasoning, Role, ToolCall, ToolReturn
 from kelpie.llm.openai.chat_request import WIRE, encode_message, encode_request, reasons
-from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from tests.llm.fakes import asking, called, message, said, tool
 
 
@@ -16,7 +16,7 @@ def body(request: Request) -> dict[str, Any]:
     return json.loads(encode_request(request))
 
 
-def wire(prepared: Prepared) -> list[dict[str, Any]]:
+def wire(prepared: PreparedMessage) -> list[dict[str, Any]]:
     return json.loads(b"[" + encode_message(prepared) + b"]")
 
 

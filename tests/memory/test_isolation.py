@@ -92,10 +92,10 @@ class Walk:
     async def tool(self, one: Inhabitant, name: str, key: str, **arguments: Any) -> None:
         """What the agent itself can look for, by words and meaning, as a turn does it."""
         builtin, context = BUILTINS[name], CallContext(one.agent, NOW + 10, "")
-        insight = await builtin.precompute(self.precompute, context, arguments) if builtin.precompute else None
+        precomputed = await builtin.precompute(self.precompute, context, arguments) if builtin.precompute else None
         run = builtin.run
         assert run is not None
-        call = context if insight is None else CallContext(one.agent, NOW + 10, "", insight=insight)
+        call = context if precomputed is None else CallContext(one.agent, NOW + 10, "", precomputed=precomputed)
         found = json.loads((await self.world.database.read(lambda tx: run(tx, call, arguments))).text)
         allowed = self.town.of_archive(one.archive) if key == "archive" or "archival" in name else {one.number}
         self.saw([each["content"] for each in found[key]], allowed, name, arguments)

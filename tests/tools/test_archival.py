@@ -65,8 +65,8 @@ def test_what_was_near_is_shown_only_while_it_is_the_agents_own(shop: Workshop) 
     shop.run("archival_memory_insert", content="tea of Ann")
     shop.run("archival_memory_insert", by=BEN, content="coffee of Ben")
     near = {by: search(shop, by=by, query="")[0]["id"] for by in (ANN, BEN)}
-    insight = Precomputed(passages=tuple((shop.number(each), 0.9) for each in near.values()), by_vectors=True)
-    found = json.loads(shop.run("archival_memory_search", query="drinks", insight=insight).text)
+    precomputed = Precomputed(passages=tuple((shop.number(each), 0.9) for each in near.values()), by_vectors=True)
+    found = json.loads(shop.run("archival_memory_search", query="drinks", precomputed=precomputed).text)
     assert found["search_mode"] == "hybrid" and [r["content"] for r in found["results"]] == ["tea of Ann"]
 
 

@@ -103,9 +103,9 @@ def test_what_was_near_is_shown_only_if_it_is_the_agents_and_passes_the_filters(
     say(shop, 1, Role.user, "tea")
     say(shop, 2, Role.user, "coffee of Ben", agent_id=BEN)
     say(shop, 3, Role.assistant, "cocoa")
-    insight = Precomputed(messages=tuple((shop.number(message_id(n)), 0.9) for n in (1, 2, 3, 4)), by_vectors=True)
-    assert contents(shop, query="drinks", insight=insight) == ["tea", "cocoa"]
-    assert contents(shop, query="drinks", roles=["user"], insight=insight) == ["tea"]
+    precomputed = Precomputed(messages=tuple((shop.number(message_id(n)), 0.9) for n in (1, 2, 3, 4)), by_vectors=True)
+    assert contents(shop, query="drinks", precomputed=precomputed) == ["tea", "cocoa"]
+    assert contents(shop, query="drinks", roles=["user"], precomputed=precomputed) == ["tea"]
 
 
 def test_nothing_found_is_said_with_the_reason(shop: Workshop) -> None:

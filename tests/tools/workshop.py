@@ -71,11 +71,11 @@ class Workshop:
         by: AgentId = ANN,
         timezone: str = "UTC",
         now: int = NOW,
-        insight: Precomputed = NOTHING,
+        precomputed: Precomputed = NOTHING,
         **arguments: Any,
     ) -> Outcome:
         builtin = BUILTINS[tool]
-        call = CallContext(make_agent(by, timezone), now, self._ids.uuid(), insight=insight)
+        call = CallContext(make_agent(by, timezone), now, self._ids.uuid(), precomputed=precomputed)
         return builtin.run(self.tx, call, check_arguments(builtin.schema, arguments))
 
     def give(self, label: str, value: str = "", *agent_ids: AgentId, **fields: Any) -> Block:

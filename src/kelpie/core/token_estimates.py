@@ -3,7 +3,7 @@
 BYTES_PER_TOKEN = 4
 
 
-def weigh(text: str) -> int:
+def byte_length(text: str) -> int:
     """Length of a text in bytes. Most texts are plain ASCII, which needs no encoding."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
@@ -15,4 +15,4 @@ def tokens_in(weight: int) -> int:
 
 def estimate(text: str) -> int:
     """Estimated tokens of a text; at least one for a text that is not empty."""
-    return tokens_in(weigh(text))
+    return tokens_in(byte_length(text))

@@ -102,9 +102,9 @@ class EmbeddingBacklog:
     def _bare(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
         before = _LAST
         for _ in range(PAGES_MAX):
-            found = embedding_coverage.bare(tx, kind, before, PAGE)
+            found = embedding_coverage.unembedded(tx, kind, before, PAGE)
             scopes = list(dict.fromkeys(scope for _, scope, _ in found))
-            meant = embedding_models.meant_for(tx, kind, scopes, default)
+            meant = embedding_models.selected_for(tx, kind, scopes, default)
             used = vector_rows.models_of(tx, kind, scopes)
             for scope in scopes:
                 model = meant.get(scope)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from kelpie.core.errors import ToolError
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 
 END = -1  # the line number that means: after everything
 
@@ -80,7 +80,7 @@ def check_limit(label: str, before: str, after: str, limit: int) -> None:
 
 def check_budget(label: str, grows_by: int, shown: Sequence[str], budget: int) -> None:
     """Raises ToolError when an edit makes all blocks of a prompt, which are shown as these, larger than they may be."""
-    total = sum(weigh(value) for value in shown)
+    total = sum(byte_length(value) for value in shown)
     if total + grows_by > budget:
         raise ToolError(
             f"Nothing was changed: your memory blocks have {total} bytes together, the limit is {budget}, and this "

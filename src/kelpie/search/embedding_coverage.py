@@ -34,7 +34,7 @@ _BARE = (
 )
 
 
-def bare(tx: Connection, kind: Kind, before: int, most: int) -> list[tuple[int, str, str]]:
+def unembedded(tx: Connection, kind: Kind, before: int, most: int) -> list[tuple[int, str, str]]:
     """Items without any vector, the newest first, before a number: number, scope and id of each."""
     rows = tx.execute(_BARE, {"the_kind": kind, "before": before, "most": most})
     return [(row.id, row.scope, row.item_id) for row in rows]

@@ -25,7 +25,7 @@ from kelpie.core.conversations.runs import Run, Step, StepStatus
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 from kelpie.observe import logs
 from kelpie.storage.conversations import contexts, messages
 from kelpie.storage.runs import steps
@@ -116,7 +116,7 @@ class Compactor:
     def _stats(self, context: Context, occasion: Occasion, plan: CompactionPlan) -> CompactionStats:
         lane = self._lane
         frame = lane.frame(self._world.clock.now()).weight + occasion.waiting
-        after = sum(map(weight, plan.cut.kept)) + weigh(plan.text)
+        after = sum(map(weight, plan.cut.kept)) + byte_length(plan.text)
         return CompactionStats(
             trigger=occasion.trigger.value,
             context_tokens_before=occasion.tokens or context.tokens(frame + context.weight),

@@ -21,7 +21,7 @@ from kelpie.core.agents.compaction_settings import CompactionSettings, Mode, Tri
 from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.errors import InvalidInput, ModelError
 from kelpie.core.ids import StepId
-from kelpie.core.token_estimates import BYTES_PER_TOKEN, weigh
+from kelpie.core.token_estimates import BYTES_PER_TOKEN, byte_length
 from kelpie.llm.routing.models import Models
 from kelpie.observe import logs
 from kelpie.world.world import World
@@ -61,7 +61,7 @@ class CompactionPlan:
     @property
     def grows(self) -> bool:
         """Whether the summary is no shorter than what it stands for."""
-        return weigh(self.text) >= sum(map(weight, self.cut.evicted))
+        return byte_length(self.text) >= sum(map(weight, self.cut.evicted))
 
 
 class CompactionPlanner:

@@ -16,9 +16,9 @@ from kelpie.core.agents.compaction_settings import CompactionSettings, Mode
 from kelpie.core.conversations.messages import Message, Role, Text, Usage
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId
-from kelpie.core.token_estimates import estimate, weigh
+from kelpie.core.token_estimates import byte_length, estimate
 from kelpie.llm.provider.completion import complete
-from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.routing.models import Models
 from kelpie.observe import logs
 from kelpie.world.world import World
@@ -64,7 +64,7 @@ class Summarizer:
         return await self._piece_by_piece(own, evicted, mode)
 
     async def by_itself(
-        self, entries: Sequence[Prepared], mode: Mode, *, system: str, tools: Sequence[ToolSchema]
+        self, entries: Sequence[PreparedMessage], mode: Mode, *, system: str, tools: Sequence[ToolSchema]
     ) -> SummaryResult:
         """The agent's own summary of what it sees, asked with its own instructions and tools. Raises ModelError."""
         choice = self._agent.model
@@ -74,7 +74,7 @@ class Summarizer:
     async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
         lines, prompt = list(transcript(evicted)), self._prompt(mode)
         size = int(choice.context_window * _PIECE_SHARE - estimate(prompt)) * _PIECE_BYTES_PER_TOKEN
-        size = min(size, sum(weigh(line) + 1 for line in lines))
+        size = min(size, sum(byte_length(line) + 1 for line in lines))
         for attempt in range(HALVINGS_MAX + 1):
             try:
                 return await self._roll(choice, prompt, pieces(lines, max(size >> attempt, _PIECE_BYTES_MIN)))
@@ -99,7 +99,9 @@ class Summarizer:
             told = replace(found, usage=told.usage + found.usage)
         return told
 
-    async def _ask(self, choice: ModelChoice, system: str, messages: Sequence[Prepared], **tools: Any) -> SummaryResult:
+    async def _ask(
+        self, choice: ModelChoice, system: str, messages: Sequence[PreparedMessage], **tools: Any
+    ) -> SummaryResult:
         try:
             provider, model = self._models.provider(choice.handle)
         except CallerError as error:
@@ -138,10 +140,10 @@ class Summarizer:
             else default_instructions.SUMMARY_PROMPTS[mode]
         )
 
-    def _said(self, role: Role, text: str) -> Prepared:
+    def _said(self, role: Role, text: str) -> PreparedMessage:
         world = self._world
         row = Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),))
-        return Prepared(row)
+        return PreparedMessage(row)
 
 
 def _without_forms(settings: Mapping[str, Any]) -> Mapping[str, Any]:

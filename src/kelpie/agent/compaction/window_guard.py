@@ -24,8 +24,8 @@ from kelpie.core.agents.compaction_settings import Trigger
 from kelpie.core.conversations.messages import Message, Usage
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import StepId
-from kelpie.core.token_estimates import weigh
-from kelpie.llm.provider.interface import Prepared
+from kelpie.core.token_estimates import byte_length
+from kelpie.llm.provider.interface import PreparedMessage
 from kelpie.llm.routing.models import Models
 from kelpie.world.world import World
 
@@ -73,14 +73,14 @@ class WindowGuard:
         self._refusals = 0  # of this step's prompt
         self._shown = 0  # bytes of the last prompt
 
-    def show(self, context: Context, frame: PromptFrame, new_rows: Sequence[Message]) -> list[Prepared]:
+    def show(self, context: Context, frame: PromptFrame, new_rows: Sequence[Message]) -> list[PreparedMessage]:
         """The messages of the next prompt. Raises WindowOverflow; ModelError when the instructions alone are too
         long."""
         window = frame.agent.model.context_window
         new = [prepare(message, frame.spec) for message in new_rows]
         beside = frame.weight + sum(weight(entry.message) for entry in new)
         if not self._tried and context.tokens(beside + context.weight) > FULL * window:
-            if context.tokens(weigh(frame.system)) > window:
+            if context.tokens(byte_length(frame.system)) > window:
                 raise _instructions_too_long(frame.agent)
             if context.entries:
                 raise WindowOverflow

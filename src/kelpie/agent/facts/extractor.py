@@ -161,7 +161,7 @@ class FactExtractor:
             return _Piece(agent, (), hindered)
         # What a model could not answer is perhaps too much of it.
         rows = max(ROWS_MAX >> min(state.failures, 8), ROWS_MIN)
-        return _Piece(agent, _within(fact_progress.said_since(tx, state, rows)))
+        return _Piece(agent, _within(fact_progress.messages_since(tx, state, rows)))
 
     def _hindered(self, tx: Tx, agent: Agent, now: Micros) -> str | None:
         if agent.stopped:

@@ -14,7 +14,7 @@ from kelpie.core.ids import MessageId
 from kelpie.core.memory.facts import Fact
 from kelpie.core.time import Micros
 from kelpie.llm.provider.completion import complete
-from kelpie.llm.provider.interface import Prepared, Reply, Request
+from kelpie.llm.provider.interface import PreparedMessage, Reply, Request
 from kelpie.llm.routing.models import Models
 from kelpie.tools.dates import dates
 from kelpie.world.world import World
@@ -99,7 +99,7 @@ class Question:
             return replace(creation.choose_model(info, {}), handle=handle)
         return replace(own, max_tokens=info.max_tokens or own.max_tokens)  # the bound is for what the agent says
 
-    async def _call(self, choice: ModelChoice, talk: Sequence[Prepared]) -> Call:
+    async def _call(self, choice: ModelChoice, talk: Sequence[PreparedMessage]) -> Call:
         try:
             provider, model = self._models.provider(choice.handle)
         except CallerError as error:
@@ -116,6 +116,8 @@ class Question:
         reply = await complete(provider, request, handle=choice.handle, within_s=ASK_S)
         return Call(choice.handle, reply, at, self._world.clock.monotonic_ns() - began)
 
-    def _said(self, role: Role, text: str) -> Prepared:
+    def _said(self, role: Role, text: str) -> PreparedMessage:
         world = self._world
-        return Prepared(Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),)))
+        return PreparedMessage(
+            Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),))
+        )

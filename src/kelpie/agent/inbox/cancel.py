@@ -32,7 +32,7 @@ from kelpie.storage.agents import agents
 from kelpie.storage.agents.ownership_fence import Node
 from kelpie.storage.conversations import approvals, conversations, messages
 from kelpie.storage.runs import runs, tool_calls, unfinished
-from kelpie.storage.runs.unfinished import Unfinished
+from kelpie.storage.runs.unfinished import UnfinishedRun
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -193,7 +193,7 @@ def _open(tx: Tx, work: ActiveTurn, organization: OrganizationId, at: Micros) ->
         runs.open_run(tx, run, organization, send.given, _NOWHERE)
 
 
-def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
+def _close(tx: Tx, left: UnfinishedRun, at: Micros) -> bool:
     """Ends one run and answers what it left open; True when the history has changed by it."""
     run, conversation = run_endings.ended(left.run, StopReason.cancelled, at), left.run.conversation_id or ""
     if left.run.status is RunStatus.created:  # it never came to its lane, where another turn may be at work
@@ -212,7 +212,7 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
     return cleared or bool(orphans)
 
 
-def _open_calls(tx: Tx, left: Unfinished) -> LeftOpen | None:
+def _open_calls(tx: Tx, left: UnfinishedRun) -> LeftOpen | None:
     """What a run was about to answer. Calls that it has not taken up yet wait for others, and are left to them."""
     run_id, given = left.run.id, left.given
     if given.request is not None and not messages.has_run(tx, run_id):

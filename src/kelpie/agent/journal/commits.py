@@ -95,7 +95,7 @@ async def open_queued(database: Database, position: JournalPosition, sent: RunIn
 
     def body(tx: Tx) -> bool:
         if sent.request is not None or sent.earlier:  # answers, which were matched with what waits only now
-            runs.regive(tx, run.id, sent)
-        return runs.take_up(tx, run.id, claim.node)
+            runs.replace_input(tx, run.id, sent)
+        return runs.claim(tx, run.id, claim.node)
 
     return await commit(database, position, "open", run.created_at, body, lambda tx: True)

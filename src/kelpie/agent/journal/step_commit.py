@@ -181,8 +181,8 @@ def _answer_all(
         elif ends_turn is not None:
             result = paused(planned.parsed.call)
         else:
-            insight = planned.precomputed if isinstance(planned, TransactionalCall) else NOTHING
-            call = replace(context, fresh_uuid=each.uuid, tool=planned.parsed.call.name, insight=insight)
+            precomputed = planned.precomputed if isinstance(planned, TransactionalCall) else NOTHING
+            call = replace(context, fresh_uuid=each.uuid, tool=planned.parsed.call.name, precomputed=precomputed)
             began = ticks()
             result, outcome = run_inside(tx, planned, call)
             used = ResourceUse(since(began, ticks))

@@ -31,7 +31,7 @@ from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.permissions.policies import OPEN, EffectivePermissions, Policy, warrant
 from kelpie.core.permissions.quotas import QuotaUse
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 from kelpie.llm.provider.interface import ToolSchema
 from kelpie.llm.routing.models import Models
 from kelpie.storage.agents.ownership_fence import Claim
@@ -163,8 +163,8 @@ class LiveConversation:
             system = with_skills(text, own.skills)
         exits = exits_of(spec, agent.tool_rules)
         tools = tool_schemas(self.loaded.tools, spec, exits)
-        weight = sum(len(t.name) + weigh(t.description) + len(orjson.dumps(t.parameters)) for t in tools)
-        return PromptFrame(agent, spec, exits, system, tools, weigh(system) + weight)
+        weight = sum(len(t.name) + byte_length(t.description) + len(orjson.dumps(t.parameters)) for t in tools)
+        return PromptFrame(agent, spec, exits, system, tools, byte_length(system) + weight)
 
     def schemas(self, frame: PromptFrame, client: Sequence[ClientTool]) -> tuple[ToolSchema, ...]:
         """The tools as the model is offered them, the client's included."""

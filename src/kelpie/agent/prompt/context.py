@@ -17,7 +17,7 @@ from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.token_estimates import BYTES_PER_TOKEN, tokens_in
-from kelpie.llm.provider.interface import Prepared
+from kelpie.llm.provider.interface import PreparedMessage
 from kelpie.storage.conversations import approvals, contexts
 from kelpie.world.database import Tx
 
@@ -32,8 +32,10 @@ _RESULT_CHARS_MIN = 1_000
 class Context:
     __slots__ = ("_weights", "damaged", "entries", "pending", "scale")
 
-    def __init__(self, entries: Sequence[Prepared], pending: PendingCalls | None = None, scale: float = 1.0) -> None:
-        self.entries: list[Prepared] = []
+    def __init__(
+        self, entries: Sequence[PreparedMessage], pending: PendingCalls | None = None, scale: float = 1.0
+    ) -> None:
+        self.entries: list[PreparedMessage] = []
         self.pending = pending  # what it waits for
         self.damaged = False  # what is stored had to be healed, and is worth mending
         self.scale = scale  # tokens as the provider counts them, to one that is estimated
@@ -45,7 +47,7 @@ class Context:
         if len(self.entries) > 2 * CONTEXT_ROWS_MAX:
             self._let_go()
 
-    def _add(self, entries: Sequence[Prepared]) -> None:
+    def _add(self, entries: Sequence[PreparedMessage]) -> None:
         self.entries += entries
         sums = accumulate((weight(entry.message) for entry in entries), initial=self.weight)
         self._weights += islice(sums, 1, None)
@@ -80,7 +82,7 @@ class Context:
         """Learns that so many bytes did not fit a window, whatever was estimated."""
         self.scale = min(max(self.scale * 1.25, window / max(tokens_in(weight), 1)), _SCALE_MAX)
 
-    def within(self, weight_max: int) -> list[Prepared]:
+    def within(self, weight_max: int) -> list[PreparedMessage]:
         """The entries, or the newest of them that fit, beginning with something the user said.
 
         However little fits, the user's last message and what followed it are there; long results lose their middle.
@@ -95,22 +97,22 @@ class Context:
             return shown
         return [_shortened(entry, max(int(weight_max * _RESULT_SHARE), _RESULT_CHARS_MIN)) for entry in shown]
 
-    def entries_of(self, wanted: Sequence[Message]) -> list[Prepared]:
+    def entries_of(self, wanted: Sequence[Message]) -> list[PreparedMessage]:
         """The entries of these messages."""
         ids = {id(message) for message in wanted}
         return [entry for entry in self.entries if id(entry.message) in ids]
 
-    def compacted(self, summary: Prepared, kept: Sequence[Message]) -> "Context":
+    def compacted(self, summary: PreparedMessage, kept: Sequence[Message]) -> "Context":
         """What is left of it: a summary and the entries of these messages."""
         return Context([summary, *self.entries_of(kept)], self.pending, self.scale)
 
 
-def _shortened(entry: Prepared, chars_max: int) -> Prepared:
+def _shortened(entry: PreparedMessage, chars_max: int) -> PreparedMessage:
     results = entry.message.tool_returns
     if all(len(result.text) <= chars_max for result in results):
         return entry
     cut = tuple(replace(result, text=clipped(result.text, chars_max)) for result in results)
-    return Prepared(replace(entry.message, tool_returns=cut))
+    return PreparedMessage(replace(entry.message, tool_returns=cut))
 
 
 def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:

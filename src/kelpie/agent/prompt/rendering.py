@@ -13,7 +13,7 @@ from kelpie.core.conversations.messages import Message, Reasoning, Role, ToolCal
 from kelpie.core.memory.blocks import Block
 from kelpie.core.time import Micros, as_datetime
 from kelpie.core.tools.tools import Tool
-from kelpie.llm.provider.interface import Prepared, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, ToolSchema
 from kelpie.memory.block_prompt import render_blocks
 from kelpie.tools.builtin.pause import is_pause
 
@@ -49,18 +49,18 @@ def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros) -> tuple[st
     return memory, f"<memory_metadata>\n- AGENT_ID: {agent.id}\n- Today: {today} (UTC)\n</memory_metadata>"
 
 
-def prepare(message: Message, spec: TypeSpec) -> Prepared:
+def prepare(message: Message, spec: TypeSpec) -> PreparedMessage:
     """A stored message in the form the model is shown it."""
     if message.role is Role.tool:
         shown = tuple(replace(r, text=packed_return(r, message.created_at)) for r in message.tool_returns)
-        return Prepared(replace(message, tool_returns=shown))
+        return PreparedMessage(replace(message, tool_returns=shown))
     if message.is_reply and message.tool_calls:
         calls = tuple(_shown_call(call, message, spec) for call in message.tool_calls)
         content = message.content
         if spec.inner_thoughts:
             content = tuple(p for p in content if not (isinstance(p, Reasoning) and not p.native))
-        return Prepared(replace(message, role=Role.assistant, content=content, tool_calls=calls))
-    return Prepared(message)
+        return PreparedMessage(replace(message, role=Role.assistant, content=content, tool_calls=calls))
+    return PreparedMessage(message)
 
 
 def _shown_call(call: ToolCall, message: Message, spec: TypeSpec) -> ToolCall:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from kelpie.agent.prompt.summary import read_summary
 from kelpie.core.conversations.messages import Image, Message, Part, Role, Text
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 
 RESULT_CHARS_MAX = 4_000
 PIECES_MAX = 16
@@ -36,11 +36,11 @@ def pieces(lines: Iterable[str], size: int) -> list[str]:
     made: list[str] = []
     piece, weight = list[str](), 0
     for line in _short(lines, size):
-        if piece and weight + weigh(line) + 1 > size:
+        if piece and weight + byte_length(line) + 1 > size:
             made.append("\n".join(piece))
             piece, weight = [], 0
         piece.append(line)
-        weight += weigh(line) + 1
+        weight += byte_length(line) + 1
     if piece:
         made.append("\n".join(piece))
     if len(made) <= PIECES_MAX:
@@ -51,7 +51,7 @@ def pieces(lines: Iterable[str], size: int) -> list[str]:
 def _short(lines: Iterable[str], size: int) -> Iterator[str]:
     """The lines, those that would fill a piece alone broken up."""
     for line in lines:
-        if weigh(line) < size:
+        if byte_length(line) < size:
             yield line
             continue
         chars = max(1, (size - 1) // 4 if not line.isascii() else size - 1)

@@ -20,7 +20,7 @@ from kelpie.core.conversations.messages import (
     ToolReturn,
 )
 from kelpie.core.ids import MessageId
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 
 _FRAME_WEIGHT = 20  # role, separators
 _IMAGE_WEIGHT = 6_000  # whatever its bytes: providers count pixels, about 1,500 tokens for a large one
@@ -65,15 +65,15 @@ def _close(shown: list[Message], open_calls: dict[str, Message]) -> None:
 def weight(message: Message) -> int:
     """Roughly how many bytes a message takes in a prompt."""
     said = sum(_part_weight(part) for part in message.content)
-    called = sum(len(call.name) + weigh(call.arguments) for call in message.tool_calls)
-    returned = sum(weigh(result.text) + len(result.images) * _IMAGE_WEIGHT for result in message.tool_returns)
+    called = sum(len(call.name) + byte_length(call.arguments) for call in message.tool_calls)
+    returned = sum(byte_length(result.text) + len(result.images) * _IMAGE_WEIGHT for result in message.tool_returns)
     return _FRAME_WEIGHT + said + called + returned
 
 
 def _part_weight(part: Part) -> int:
     match part:
         case Text() | Reasoning():
-            return weigh(part.text)
+            return byte_length(part.text)
         case Image():
             return _IMAGE_WEIGHT
         case HiddenReasoning():

@@ -64,14 +64,14 @@ async def within_commit(
     prepare = preparation(note.tool.name)
     if prepare is not None:
         try:
-            insight = await prepare(ours.foresight, call, arguments)
+            precomputed = await prepare(ours.precompute, call, arguments)
         except (
             ToolError,
             CallerError,
             StorageError,
         ) as error:  # the tool itself says what is wrong, or the commit does
-            insight = Precomputed(lacking=str(error))
-        call = replace(call, insight=insight)
+            precomputed = Precomputed(lacking=str(error))
+        call = replace(call, precomputed=precomputed)
 
     def write(tx: Tx) -> Outcome:
         savepoint = tx.begin_nested()

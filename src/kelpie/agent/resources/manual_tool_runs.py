@@ -102,7 +102,7 @@ class ManualToolRuns:
             tool = replace(tool, name=name)
 
         def read(tx: Tx) -> tuple[EffectivePermissions, dict[str, str]]:
-            bounds = manual_calls.warrant_of(tx, ours.policy, organization, None, now)
+            bounds = manual_calls.effective_permissions_of(tx, ours.policy, organization, None, now)
             return bounds, sandbox_configs.environment(tx, organization)
 
         bounds, around = await world.database.read(read)
@@ -154,7 +154,7 @@ class ManualToolRuns:
         if tool is None:
             raise NotFound(f"Tool '{name[:80]}' of the agent", agent_id)
         agent = agents.get(tx, agent_id)
-        bounds = manual_calls.warrant_of(tx, self._dependencies.policy, agent.organization_id, agent, now)
+        bounds = manual_calls.effective_permissions_of(tx, self._dependencies.policy, agent.organization_id, agent, now)
         return agent, tool, bounds
 
 

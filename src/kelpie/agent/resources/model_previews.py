@@ -20,7 +20,7 @@ from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.provider.completion import complete
-from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, ToolSchema
 from kelpie.llm.routing.models import Models
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -59,7 +59,7 @@ class ModelPreviews:
         """
         now = self._world.clock.now()
 
-        def read(tx: Tx) -> tuple[LiveConversation, list[Prepared]]:
+        def read(tx: Tx) -> tuple[LiveConversation, list[PreparedMessage]]:
             lane = self._lane(tx, thread)
             context = load_context(tx, lane.agent, lane.conversation)
             window = lane.agent.model.context_window
@@ -105,7 +105,7 @@ class ModelPreviews:
         request = Request(
             model=name,
             system=INSTRUCTIONS if system is None else system,
-            messages=(Prepared(asked),),
+            messages=(PreparedMessage(asked),),
             tools=tools,
             tool_choice=ANSWER_TOOL if tools else "auto",
             max_tokens=choice.max_tokens,

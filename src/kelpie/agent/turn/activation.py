@@ -34,7 +34,7 @@ from kelpie.observe import logs
 from kelpie.storage.agents import agents, ownership_fence
 from kelpie.storage.agents.ownership_fence import Claim, Node
 from kelpie.storage.runs import runs, unfinished
-from kelpie.storage.runs.unfinished import Unfinished
+from kelpie.storage.runs.unfinished import UnfinishedRun
 from kelpie.world.database import Tx
 
 _log = logs.get("agent")
@@ -182,7 +182,7 @@ class Activation:
             )
 
 
-def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[LiveAgent, list[Unfinished]]:
+def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[LiveAgent, list[UnfinishedRun]]:
     agent = agents.get(tx, claim.agent_id)
     main = LiveConversation("", loaded_agent.load(tx, agent), choose, load_context(tx, agent, ""))
     return LiveAgent(claim, main), unfinished.unfinished_of(tx, agent.id)

@@ -30,7 +30,7 @@ class TurnDependencies:
     live_agents: LiveAgents
     pauses: Pauses
     underway: ActiveTurns
-    foresight: Precompute
+    precompute: Precompute
     fact_extractor: FactExtractor
     block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for

@@ -20,7 +20,7 @@ from kelpie.core.agents.agent import Agent
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
-from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, ToolSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,11 @@ class ModelCall:
             return await self._stream(frame, schemas, entries, allowed)
 
     async def _stream(
-        self, frame: PromptFrame, schemas: Sequence[ToolSchema], entries: Sequence[Prepared], allowed: AllowedTools
+        self,
+        frame: PromptFrame,
+        schemas: Sequence[ToolSchema],
+        entries: Sequence[PreparedMessage],
+        allowed: AllowedTools,
     ) -> ModelCallResult:
         """Emits previews if the client wants them, unless the tool rules change the reply. Raises ModelError."""
         state, clock, ids = self._state, self._world.clock, self._world.ids
@@ -103,7 +107,7 @@ def request_for(
     frame: PromptFrame,
     schemas: Sequence[ToolSchema],
     model: str,
-    entries: Sequence[Prepared],
+    entries: Sequence[PreparedMessage],
     allowed: AllowedTools,
     *,
     deltas: bool,

@@ -6,7 +6,7 @@ Only decides; `stored_runs` resumes and closes.
 from kelpie.agent.live.live_agent import LiveAgent
 from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.conversations.runs import RunStatus
-from kelpie.storage.runs.unfinished import Unfinished
+from kelpie.storage.runs.unfinished import UnfinishedRun
 
 CUT_SHORT = {
     "type": "interrupted",
@@ -18,7 +18,7 @@ TAKEN_UP_MAX = 20
 TOLD_FAILED = {"type": "storage", "message": "The turn could not be saved. The client received an error."}
 
 
-async def settle(stored_runs: StoredRuns, live: LiveAgent, left: Unfinished) -> None:
+async def settle(stored_runs: StoredRuns, live: LiveAgent, left: UnfinishedRun) -> None:
     """Closes a turn that must not go on, or keeps it for its lane. Raises StorageError."""
     run = left.run
     if live.agent.stopped:
@@ -35,6 +35,6 @@ async def settle(stored_runs: StoredRuns, live: LiveAgent, left: Unfinished) -> 
         stored_runs.keep(left)
 
 
-async def _has_begun(stored_runs: StoredRuns, left: Unfinished) -> bool:
+async def _has_begun(stored_runs: StoredRuns, left: UnfinishedRun) -> bool:
     """Whether a turn without a step has taken up answers all the same, and with them what it will go on from."""
     return left.given.request is not None and (await stored_runs.point(left)).position.rests_on_history

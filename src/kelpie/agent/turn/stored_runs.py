@@ -33,7 +33,7 @@ from kelpie.observe import logs
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.conversations import messages
 from kelpie.storage.runs import journal_keys, runs, unfinished
-from kelpie.storage.runs.unfinished import Unfinished
+from kelpie.storage.runs.unfinished import UnfinishedRun
 from kelpie.world.database import Tx
 
 CUT_OFF = "The turn was interrupted. What it had done until then was kept; read the messages before you send it again."
@@ -59,14 +59,14 @@ class StoredRuns:
         self._dependencies = dependencies
         self._database = dependencies.world.database
         self._live = live
-        self._waiting: dict[str, list[Unfinished]] = {}
+        self._waiting: dict[str, list[UnfinishedRun]] = {}
 
     @property
     def interrupted_lanes(self) -> list[str]:
         """The conversations with turns to be resumed."""
         return [conversation for conversation, waiting in self._waiting.items() if waiting]
 
-    def keep(self, left: Unfinished) -> None:
+    def keep(self, left: UnfinishedRun) -> None:
         """Keeps a run until its lane comes to it."""
         self._waiting.setdefault(left.run.conversation_id or "", []).append(left)
 
@@ -84,7 +84,7 @@ class StoredRuns:
             await self._play_or_close(waiting[0])
             waiting.pop(0)
 
-    async def _play_or_close(self, left: Unfinished) -> None:
+    async def _play_or_close(self, left: UnfinishedRun) -> None:
         try:
             await self._play(left)
         except StorageError:
@@ -109,7 +109,7 @@ class StoredRuns:
 
     # --- playing -------------------------------------------------------------------------------------------------
 
-    async def _play(self, left: Unfinished) -> None:
+    async def _play(self, left: UnfinishedRun) -> None:
         if not left.run.background:
             await self._play_into(left, TurnStream(left.run.id))
             return
@@ -125,7 +125,7 @@ class StoredRuns:
         finally:
             stream.close()
 
-    async def _play_into(self, left: Unfinished, sink: TurnSink) -> None:
+    async def _play_into(self, left: UnfinishedRun, sink: TurnSink) -> None:
         """Plays a run from where it stands to its end; meanwhile it can be cancelled."""
         run, live = left.run, self._live
         with self._dependencies.underway.working(run.agent_id, run.conversation_id or "", sink):
@@ -144,7 +144,7 @@ class StoredRuns:
                     _log.info("interrupted_turn_resumed", "Interrupted turn resumed", step_count=run.step_count)
                     await turn.resume(point.left)
 
-    async def _start(self, left: Unfinished, point: ResumePoint, lane: LiveConversation) -> TurnStart | None:
+    async def _start(self, left: UnfinishedRun, point: ResumePoint, lane: LiveConversation) -> TurnStart | None:
         """How the turn starts; None when it cannot, and was closed."""
         given = left.given
         if left.run.status is RunStatus.created:
@@ -163,7 +163,7 @@ class StoredRuns:
             return None
         return TurnStart(given, waited, point.rows)
 
-    async def _stored_stream(self, left: Unfinished) -> StoredTurnStream:
+    async def _stored_stream(self, left: UnfinishedRun) -> StoredTurnStream:
         """The event stream of a background run. What was shown before a crash and never committed is called off."""
         world, claim, run = self._dependencies.world, self._live.claim, left.run
         if run.status is not RunStatus.created:
@@ -171,7 +171,7 @@ class StoredRuns:
 
             def write(tx: Tx) -> None:
                 ownership_fence.advance(tx, claim)
-                if runs.take_up(tx, run.id, claim.node):
+                if runs.claim(tx, run.id, claim.node):
                     event_recorder.call_off(tx, run.id, left.taken_up, at)
 
             await self._database.transact(write)
@@ -179,7 +179,7 @@ class StoredRuns:
 
     # --- where it stands, and closing it -------------------------------------------------------------------------
 
-    async def point(self, left: Unfinished) -> ResumePoint:
+    async def point(self, left: UnfinishedRun) -> ResumePoint:
         """Where the run stands for whoever holds the agent now. Raises StorageError.
 
         A turn that has not taken up its answers yet leaves the calls to whom they wait for.
@@ -195,7 +195,7 @@ class StoredRuns:
         open_calls = left_open(rows) if given.request is None or position.rests_on_history else None
         return ResumePoint(position, rows, open_calls)
 
-    async def close(self, left: Unfinished, why: dict[str, str], reason: StopReason = StopReason.error) -> None:
+    async def close(self, left: UnfinishedRun, why: dict[str, str], reason: StopReason = StopReason.error) -> None:
         """Ends a run without playing it further, with a result for every call it had open. Raises StorageError."""
         world, live = self._dependencies.world, self._live
         point, at = await self.point(left), world.clock.now()

@@ -221,7 +221,7 @@ class ToolPhase:
             run, agent, now = state.run, conversation.agent, self._world.clock.now()
             context = CallContext(agent, now, "", run.conversation_id, run_id=run.id, step_id=step_id)
             with state.sink.cancellation.abortable():
-                found = await precomputed(found, state.dependencies.foresight, context)
+                found = await precomputed(found, state.dependencies.precompute, context)
             permissions = await self._permissions()
             found = recheck(found, permissions)
         for each in found:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text, ToolCall
-from kelpie.llm.provider.interface import Prepared
+from kelpie.llm.provider.interface import PreparedMessage
 from kelpie.llm.wire.image_visibility import LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept
 
@@ -29,7 +29,7 @@ _OTHERS_SECRET = "gAAAA"  # prefix of OpenAI's encrypted thoughts; no other prov
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def encode_messages(rows: Sequence[Prepared]) -> orjson.Fragment:
+def encode_messages(rows: Sequence[PreparedMessage]) -> orjson.Fragment:
     """The messages; the last block is marked as the end of the cacheable prefix."""
     messages: list[bytes] = []
     side, results, rest = USER, [], list[bytes]()
@@ -57,7 +57,7 @@ def _message(side: bytes, results: list[bytes], rest: list[bytes]) -> bytes:
 _OPENING = _message(USER, [], [OPENING])
 
 
-def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
+def encode_row(row: PreparedMessage, *, thoughts: bool = True) -> bytes:
     """The blocks of a row, separated by commas; empty when it has none. `thoughts` false drops them for good."""
     encoded = row.wire.get(WIRE)
     if encoded is None or not thoughts:

@@ -15,7 +15,7 @@ from kelpie.core.models.image_limits import TOKENS_PER_IMAGE
 from kelpie.core.models.prices import Price
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.limits.limiter import Cost, Limiter
-from kelpie.llm.provider.interface import ChatProvider, Event, ModelInfo, Prepared, Reply, Request
+from kelpie.llm.provider.interface import ChatProvider, Event, ModelInfo, PreparedMessage, Reply, Request
 from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 
 CHARS_PER_TOKEN = 4
@@ -111,7 +111,7 @@ def _cost(usage: Usage, price: Price | None, expected: Cost) -> Cost:
     return Cost(usage.total_tokens, price.micros(usage) if price else 0)
 
 
-def _chars(prepared: Prepared) -> int:
+def _chars(prepared: PreparedMessage) -> int:
     images = prepared.pictures * TOKENS_PER_IMAGE * CHARS_PER_TOKEN
     for encoded in prepared.wire.values():
         return len(encoded) - prepared.picture_chars + images

@@ -11,7 +11,7 @@ import orjson
 
 from kelpie.core.conversations.messages import Image, Message, Role
 from kelpie.core.models.image_limits import TOKENS_PER_IMAGE
-from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.json_bytes import array, dumps, kept
 
 WIRE = "ollama"
@@ -76,12 +76,12 @@ def window_for(request: Request, window: int | None) -> int:
     return size if window is None else min(size, window)
 
 
-def _chars(prepared: Prepared) -> int:
+def _chars(prepared: PreparedMessage) -> int:
     images = prepared.pictures * TOKENS_PER_IMAGE * CHARS_PER_TOKEN
     return len(encode_message(prepared)) - prepared.picture_chars + images
 
 
-def encode_message(prepared: Prepared) -> bytes:
+def encode_message(prepared: PreparedMessage) -> bytes:
     """The JSON of the messages a row becomes, separated by commas; empty when it becomes none."""
     encoded = prepared.wire.get(WIRE)
     if encoded is None:

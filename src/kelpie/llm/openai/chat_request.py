@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import Image, Message, Role, Text
-from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import HANDED, LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
 
@@ -57,7 +57,7 @@ def encode_request(request: Request, named: str | None = None) -> bytes:
     return orjson.dumps(body, default=plain)
 
 
-def _history(rows: Sequence[Prepared]) -> Iterator[bytes]:
+def _history(rows: Sequence[PreparedMessage]) -> Iterator[bytes]:
     """The rows; images of tool results follow the results, which accept text alone and must not be separated."""
     handed: list[Image] = []
     for row in rows:
@@ -77,7 +77,7 @@ def _handed(images: Iterable[Image]) -> Mapping[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": HANDED}, *(_image(one.source) for one in images)]}
 
 
-def encode_message(prepared: Prepared) -> bytes:
+def encode_message(prepared: PreparedMessage) -> bytes:
     """The JSON of the messages a row becomes, separated by commas; empty when it becomes none."""
     encoded = prepared.wire.get(WIRE)
     if encoded is None:

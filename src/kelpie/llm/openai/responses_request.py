@@ -11,7 +11,7 @@ import orjson
 
 from kelpie.core.conversations.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text
 from kelpie.llm.openai.chat_request import O_SERIES, image_url, reasons, thinking
-from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
 
@@ -39,7 +39,7 @@ def encode_request(request: Request, *, summary: bool = True) -> bytes:
     return orjson.dumps(body, default=plain)
 
 
-def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
+def encode_row(row: PreparedMessage, *, thoughts: bool = True) -> bytes:
     """The items of a row, separated by commas; empty when it has none. `thoughts` false drops them for good."""
     encoded = row.wire.get(WIRE)
     if encoded is None or not thoughts:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from kelpie.core.conversations.messages import Message, Part, ToolCall, Usage
 
 
-class Prepared:
+class PreparedMessage:
     """A message ready for a prompt, with a cache for its encoded form in each wire format.
 
     The history of an agent is encoded once, not once per call.
@@ -24,7 +24,7 @@ class Prepared:
         self.wire: dict[str, bytes] = {}
         self.pictures = len(images)
         self.picture_chars = sum(len(image.source.get("data") or "") for image in images)
-        self.blind: tuple[str, Prepared] | None = None  # the same with words in the place of its images
+        self.blind: tuple[str, PreparedMessage] | None = None  # the same with words in the place of its images
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ToolSchema:
 class Request:
     model: str  # the provider's own name for it, without the provider prefix
     system: str
-    messages: Sequence[Prepared]  # without the system message
+    messages: Sequence[PreparedMessage]  # without the system message
     tools: Sequence[ToolSchema] = ()
     tool_choice: str = "auto"  # "auto", "required", "none", or the name of the one tool to call
     parallel_tool_calls: bool = False

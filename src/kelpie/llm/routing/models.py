@@ -29,7 +29,7 @@ from kelpie.llm.provider.interface import (
     HiddenModel,
     ModelInfo,
     PayloadProvider,
-    Prepared,
+    PreparedMessage,
     Provider,
     Request,
 )
@@ -179,7 +179,7 @@ class Models:
         model, name = self._find_chat(info.handle)
         ids = self._world.ids
         asked = Message(ids.new(MessageId), ids.new(AgentId), Role.user, self._world.clock.now(), (Text(CHECK),))
-        request = Request(model=name, system="", messages=(Prepared(asked),), max_tokens=CHECK_TOKENS_MAX)
+        request = Request(model=name, system="", messages=(PreparedMessage(asked),), max_tokens=CHECK_TOKENS_MAX)
         reply = await complete(model, request, handle=info.handle)
         return "".join(part.text for part in reply.content if isinstance(part, Text))
 

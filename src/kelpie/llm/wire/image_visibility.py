@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kelpie.core.conversations.messages import Image, Part, Text, ToolReturn
-from kelpie.llm.provider.interface import Prepared
+from kelpie.llm.provider.interface import PreparedMessage
 
 SHOWN_MAX = 50  # in one request, the newest
 SHOWN_CHARS_MAX = 20 * 1024 * 1024  # of base64 in one request; the least that a provider takes is 32 MB in all
@@ -19,7 +19,7 @@ HANDED = "(The images of the tool results above.)"
 LOST = "[An image was here, but its data is no longer available.]"
 
 
-def in_sight(entries: Sequence[Prepared], *, sees: bool) -> Sequence[Prepared]:
+def in_sight(entries: Sequence[PreparedMessage], *, sees: bool) -> Sequence[PreparedMessage]:
     """The entries as the model gets them: with all images, the newest that fit, or none."""
     if not any(entry.pictures for entry in entries):
         return entries
@@ -34,14 +34,14 @@ def in_sight(entries: Sequence[Prepared], *, sees: bool) -> Sequence[Prepared]:
     return shown
 
 
-def _without(entry: Prepared, words: str) -> Prepared:
+def _without(entry: PreparedMessage, words: str) -> PreparedMessage:
     """The entry with a sentence for each image; cached with it, so that it is encoded once too."""
     known = entry.blind
     if known is None or known[0] != words:
         message = entry.message
         returns = tuple(_return_without(given, words) for given in message.tool_returns)
         bare = replace(message, content=_parts_without(message.content, words), tool_returns=returns)
-        entry.blind = known = (words, Prepared(bare))
+        entry.blind = known = (words, PreparedMessage(bare))
     return known[1]
 
 

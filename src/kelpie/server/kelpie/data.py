@@ -10,6 +10,6 @@ router = resource("/kelpie/data", "data (Kelpie)")
 
 
 @router.get("", summary="Check the stored data for damage (Kelpie)", response_model=None)
-async def look(api: CallerApi) -> JsonAnswer:
+async def check_data(api: CallerApi) -> JsonAnswer:
     state = await api.stored_data.look()
     return JsonAnswer({"sound": state.sound, **asdict(state)})

@@ -73,7 +73,7 @@ class _CellListener:
         self._api_socket.over()
 
 
-def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[ServedListener]]:
+def serve_cell_sockets(app: App) -> Callable[[Listener, str], Awaitable[ServedListener]]:
     """Serves Kelpie's API to simulated cells, in place of `CellServer.serve`."""
 
     async def serve(listener: Listener, passport: str) -> ServedListener:

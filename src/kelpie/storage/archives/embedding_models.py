@@ -54,7 +54,7 @@ _CHANGING_OF = {
 }
 
 
-def meant_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
+def selected_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
     """The selected model of each of these archives, agents or, for tools, organisations, which choose none."""
     if kind == "tool":
         return {} if default is None else dict.fromkeys(scopes, default)

@@ -110,7 +110,7 @@ def due(tx: Tx, now: Micros, most: int) -> list[FactState]:
     return [_from_row(row) for row in tx.execute(_DUE, {"now": now, "most": most})]
 
 
-def said_since(tx: Tx, state: FactState, most: int) -> list[Message]:
+def messages_since(tx: Tx, state: FactState, most: int) -> list[Message]:
     """The messages after the extracted ones, oldest first, up to the first turn that is still running."""
     found: list[Message] = []
     for row in tx.execute(_PIECE, {"of_agent": state.agent_id, "after": state.through, "most": most}):

@@ -64,7 +64,7 @@ _TAKE_UP = (
 )
 
 
-def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
+def claim(tx: Tx, run_id: RunId, node: Node) -> bool:
     """Records that a lane starts or resumes a run. False when it has ended in the meantime."""
     values = {"of_run": run_id, "node_id": node.id, "node_incarnation": node.incarnation}
     return tx.execute(_TAKE_UP, values).rowcount == 1
@@ -73,7 +73,7 @@ def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
 _REGIVE = update(runs).where(runs.c.id == bindparam("of_run")).values(input=bindparam("new_input"))
 
 
-def regive(tx: Tx, run_id: RunId, given: RunInput) -> None:
+def replace_input(tx: Tx, run_id: RunId, given: RunInput) -> None:
     """Replaces a run's input with the one its lane resolved when it started."""
     tx.execute(_REGIVE, {"of_run": run_id, "new_input": run_input_to_json(given)})
 

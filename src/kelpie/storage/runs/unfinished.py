@@ -30,7 +30,7 @@ def agents_with_unfinished(tx: Tx) -> list[AgentId]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedRun:
     """A run that never ended, its input, and the node that was running it."""
 
     run: Run
@@ -39,20 +39,20 @@ class Unfinished:
     taken_up: int = 0  # number of times a lane started it
 
 
-def unfinished_of(tx: Tx, agent_id: AgentId) -> list[Unfinished]:
+def unfinished_of(tx: Tx, agent_id: AgentId) -> list[UnfinishedRun]:
     """Runs of an agent that never ended, oldest first."""
     return [_unfinished_from_row(row) for row in tx.execute(_UNFINISHED_OF, {"of_agent": agent_id})]
 
 
-def find_unfinished(tx: Tx, run_id: RunId) -> Unfinished | None:
+def find_unfinished(tx: Tx, run_id: RunId) -> UnfinishedRun | None:
     """A run that has not ended; None when it has, or is gone."""
     row = tx.execute(_ONE, {"of_run": run_id}).first()
     return None if row is None or RunStatus(row.status) not in UNFINISHED else _unfinished_from_row(row)
 
 
-def _unfinished_from_row(row: Row[Any]) -> Unfinished:
+def _unfinished_from_row(row: Row[Any]) -> UnfinishedRun:
     node = Node(row.owner, row.owner_incarnation)
-    return Unfinished(run_from_row(row), run_input_from_json(row.input), node, row.taken_up)
+    return UnfinishedRun(run_from_row(row), run_input_from_json(row.input), node, row.taken_up)
 
 
 def given(tx: Tx, run_id: RunId) -> RunInput:

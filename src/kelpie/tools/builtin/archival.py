@@ -47,7 +47,7 @@ def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tup
         created_by_id=call.agent.created_by_id,
         last_updated_by_id=call.agent.created_by_id,
     )
-    passages.insert(tx, passage, call.insight.vectors)
+    passages.insert(tx, passage, call.precomputed.vectors)
 
 
 async def precompute_insert(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
@@ -60,7 +60,7 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
     """Finds passages by their words and meaning, their tags and their dates, page by page."""
     query, page = _query(call, arguments), _page(arguments)
     found = passage_results(tx, call, replace(query, limit=reach(query.limit, page)))
-    return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.insight))
+    return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.precomputed))
 
 
 async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
@@ -100,8 +100,8 @@ def passage_results(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict
     """The passages of the agent's archive, as the model reads them."""
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
-    query = replace(query, mode=call.insight.mode)
-    every = passage_search.search(tx, archive_id, query, call.insight.passages) if archive_id else []
+    query = replace(query, mode=call.precomputed.mode)
+    every = passage_search.search(tx, archive_id, query, call.precomputed.passages) if archive_id else []
     found = [each for each in every if not each.passage.lost]
     return [
         {
@@ -109,7 +109,7 @@ def passage_results(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict
             "timestamp": dates.format_moment(each.passage.created_at, zone),
             "content": each.passage.text,
             "tags": each.passage.tags,
-            "relevance": relevance(each.hit, call.insight),
+            "relevance": relevance(each.hit, call.precomputed),
         }
         for each in found
     ]

@@ -38,17 +38,17 @@ def send_message(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Out
 
 def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds messages of this agent; tool messages are left out."""
-    wanted = _wanted(call, arguments)
-    return Outcome(answer(message_results(tx, call, wanted), wanted.text, call.insight))
+    wanted = _query(call, arguments)
+    return Outcome(answer(message_results(tx, call, wanted), wanted.text, call.precomputed))
 
 
 async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The nearest items to the words of a search."""
-    wanted = _wanted(call, arguments)
+    wanted = _query(call, arguments)
     return await precompute.of_messages(call, wanted) if wanted.text.strip() else NOTHING
 
 
-def _wanted(call: CallContext, arguments: Mapping[str, Any]) -> MessageSearch:
+def _query(call: CallContext, arguments: Mapping[str, Any]) -> MessageSearch:
     roles = _SPOKEN & {Role(role) for role in arguments.get("roles") or _SPOKEN}
     since, until = dates.bounds(
         ("start_date", arguments.get("start_date")),
@@ -103,7 +103,7 @@ def message_results(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[di
     """Found messages, as the model reads them: the best matches, or without a query the newest."""
     if not wanted.roles:
         return []
-    zone, precomputed = dates.zone_of(call.agent.timezone), call.insight
+    zone, precomputed = dates.zone_of(call.agent.timezone), call.precomputed
     asked = replace(wanted, mode=precomputed.mode)
     found = message_search.search(tx, call.agent.organization_id, asked, precomputed.messages)
     return [_shown_message(message, hit, call, zone) for message, hit in found]
@@ -115,7 +115,7 @@ def _shown_message(message: Message, hit: Hit | None, call: CallContext, zone: Z
         "time_ago": dates.ago(message.created_at, call.now),
         "role": message.role.value,
         "content": message.said,
-        "relevance": relevance(hit, call.insight),
+        "relevance": relevance(hit, call.precomputed),
     }
 
 

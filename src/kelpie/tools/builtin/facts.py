@@ -14,18 +14,18 @@ from kelpie.world.database import Tx
 
 def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds facts by their words and meaning."""
-    wanted = _wanted(call, arguments, call.insight.mode)
-    found = facts.search(tx, call.agent.id, wanted, call.now, call.insight.facts)
-    return Outcome(answer([_shown_fact(each, call) for each in found], wanted.text, call.insight))
+    wanted = _query(call, arguments, call.precomputed.mode)
+    found = facts.search(tx, call.agent.id, wanted, call.now, call.precomputed.facts)
+    return Outcome(answer([_shown_fact(each, call) for each in found], wanted.text, call.precomputed))
 
 
 async def precompute_search(precompute: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The nearest items to the words of a search."""
-    wanted = _wanted(call, arguments, "hybrid")
+    wanted = _query(call, arguments, "hybrid")
     return await precompute.of_facts(call, wanted) if wanted.text.strip() else NOTHING
 
 
-def _wanted(call: CallContext, arguments: Mapping[str, Any], mode: Any) -> FactSearch:
+def _query(call: CallContext, arguments: Mapping[str, Any], mode: Any) -> FactSearch:
     zone, given = dates.zone_of(call.agent.timezone), arguments.get("at")
     at = dates.bounds(("at", given), ("at", given), zone, call.now)[1] if given else None
     return FactSearch(arguments["query"], checked_count("limit", arguments.get("limit")), mode, at)
@@ -42,5 +42,5 @@ def _shown_fact(found: FoundFact, call: CallContext) -> dict[str, Any]:
         "superseded_by": fact.superseded_by,
         "supersedes": fact.supersedes,
         "link": fact.link,
-        "relevance": relevance(found.hit, call.insight),
+        "relevance": relevance(found.hit, call.precomputed),
     }

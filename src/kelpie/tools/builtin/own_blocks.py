@@ -10,7 +10,7 @@ import re
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId, BlockId
 from kelpie.core.memory.blocks import Block, NewBlock
-from kelpie.core.token_estimates import weigh
+from kelpie.core.token_estimates import byte_length
 from kelpie.memory import text_edits
 from kelpie.memory.blocks import make
 from kelpie.storage.blocks import attachments as block_attachments
@@ -103,7 +103,7 @@ def _check_shared(tx: Tx, call: CallContext, label: str) -> None:
 def _check_size(tx: Tx, call: CallContext, label: str, before: str, after: str, limit: int) -> None:
     """Checks the limit of the block and the limit of all blocks of the prompt. Raises ToolError."""
     text_edits.check_limit(label, before, after, limit)
-    if (grows_by := weigh(after) - weigh(before)) > 0:
+    if (grows_by := byte_length(after) - byte_length(before)) > 0:
         shown = block_attachments.shown(tx, call.agent.id, call.conversation_id)
         budget = call.block_rules.budget(call.agent.model.context_window)
         text_edits.check_budget(label, grows_by, [block.value for block in shown], budget)

@@ -88,8 +88,8 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
         tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until)
     )
     found = {
-        "message": conversation.summary(len(said) + len(filed), query, call.insight),
-        "search_mode": conversation.search_mode(call.insight),
+        "message": conversation.summary(len(said) + len(filed), query, call.precomputed),
+        "search_mode": conversation.search_mode(call.precomputed),
     }
     return Outcome(orjson.dumps(found | {"results": said, "archive": filed}).decode())
 

@@ -58,7 +58,7 @@ class CallContext:
     unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
     block_rules: BlockRules = DEFAULT_RULES
     chain: AgentChain = UNCHAINED  # of agents behind the turn that makes the call
-    insight: Precomputed = NOTHING  # what was found out for it beforehand
+    precomputed: Precomputed = NOTHING  # what was found out for it beforehand
     run_id: RunId | None = None
     step_id: StepId | None = None
     tool: str | None = None  # the name it was called by

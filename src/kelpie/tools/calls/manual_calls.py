@@ -17,7 +17,7 @@ from kelpie.tools.calls.capabilities import subject_of
 from kelpie.world.database import Tx
 
 
-def warrant_of(
+def effective_permissions_of(
     tx: Tx, server: Policy, organization: OrganizationId, agent: Agent | None, now: Micros
 ) -> EffectivePermissions:
     """The effective permissions of an agent, or of a client that calls a tool without one, with the current use.
@@ -63,10 +63,10 @@ def record(
         counted=outcome in RAN and agent is not None and not subject.harmless,
         reason=reason,
     )
-    put_down(tx, call)
+    insert_record(tx, call)
 
 
-def put_down(tx: Tx, call: CallRecord) -> None:
+def insert_record(tx: Tx, call: CallRecord) -> None:
     """Records a call without the references that were deleted in the meantime."""
     if call.agent_id is not None and not agents.exists(tx, call.agent_id):
         call = replace(call, agent_id=None, run_id=None, step_id=None, counted=False)

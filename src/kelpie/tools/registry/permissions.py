@@ -128,7 +128,7 @@ class Permissions:
         name, reason = passport.tool or "", f"its code asked for {asked}"
         at, of_turn = self._world.clock.now(), (passport.agent_id, passport.run_id, passport.step_id)
         call = CallRecord(self._organization, name, _kind(name), CallOutcome.refused, at, *of_turn, reason=reason)
-        await self._world.database.transact(lambda tx: manual_calls.put_down(tx, call))
+        await self._world.database.transact(lambda tx: manual_calls.insert_record(tx, call))
 
     async def calls(self, query: CallQuery, agent_id: AgentId | None = None) -> list[CallRecord]:
         """Calls of an agent, or of all agents. Raises NotFound."""
