@@ -28,7 +28,7 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
         with sqlite3.connect(tmp_path / "kelpie.db") as beside:
             (entries,) = beside.execute("SELECT count(*) FROM search_items").fetchone()
             (postings,) = beside.execute("SELECT count(*) FROM search_postings").fetchone()
-        before = await doors.data.look()
+        before = await doors.stored_data.look()
         assert before.sound and not before.unlooked
         assert {each.kind: each.looked_at for each in before.rows} == {
             "message": 0, "passage": row_checks.PAGE + 20, "block": 1, "version of a block": 1, "vector": 0,
@@ -42,7 +42,7 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
             )
             beside.execute("UPDATE blocks SET value = 'Likes sea.'")
             beside.execute("UPDATE block_history SET fields = '{'")
-        after = await doors.data.look()
+        after = await doors.stored_data.look()
         assert not after.sound
         found = {each.kind: (each.damaged, len(each.ids)) for each in after.rows if each.damaged}
         assert found == {"passage": (11, SHOWN), "block": (1, 1), "version of a block": (1, 1)}
@@ -67,14 +67,14 @@ async def test_a_damaged_part_of_the_text_index_is_reported(
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(300)])
         await doors.archives.store(archive.id, [NewPassage("one that is loose")])
-        assert (await doors.data.look()).sound
+        assert (await doors.stored_data.look()).sound
         with sqlite3.connect(tmp_path / "kelpie.db") as beside:
             (number, stored) = beside.execute(
                 f"SELECT {key}, {column} FROM {table} WHERE length({column}) > 0 ORDER BY {key} DESC LIMIT 1"
             ).fetchone()
             rotten = stored[:-1] + bytes([stored[-1] ^ 1])
             beside.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (rotten, number))
-        state = await doors.data.look()
+        state = await doors.stored_data.look()
         assert not state.sound
         assert {each.kind: each.ids for each in state.rows if each.damaged} == {kind: [str(number)]}
 
@@ -89,4 +89,4 @@ async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
 async def test_only_the_operator_may_look(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as (kelpie, _):
         with pytest.raises(Forbidden):
-            await kelpie.api(OTHERS).data.look()
+            await kelpie.api(OTHERS).stored_data.look()

@@ -108,8 +108,8 @@ async def test_a_passport_opens_no_other_door_and_nothing_after_the_call(tmp_pat
         bearer = {"Authorization": f"Bearer {rig.way.passport}"}
         assert (await rig.outside.get(path, headers=bearer)).status_code == 401
         kept, url = rig.kelpie, str(rig.inside.base_url)
-        assert len(kept.passports) == 1
-    assert len(kept.passports) == 0
+        assert len(kept.runtime.passports) == 1
+    assert len(kept.runtime.passports) == 0
     async with httpx.AsyncClient(base_url=url, headers=bearer, trust_env=False) as late:
         with pytest.raises(httpx.ConnectError):
             await late.get(path)

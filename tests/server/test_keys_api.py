@@ -102,7 +102,7 @@ async def test_the_secret_is_nowhere_on_disk(locked: Kelpie, operator: httpx.Asy
     assert len(secret) > 20
     async with shown(locked, made["key"]) as program:
         assert (await program.get("/v1/agents/")).status_code == 200
-    await locked.gate.close()
+    await locked.runtime.authenticator.close()
     assert not on_disk(tmp_path, secret)
     with closing(sqlite3.connect(tmp_path / "kelpie.db")) as database:
         assert database.execute("SELECT length(digest) FROM api_keys").fetchall() == [(64,)]
@@ -247,15 +247,15 @@ async def test_the_last_use_is_noted_and_written_seldom(
     async with shown(locked, key["key"]) as program:
         assert await last_used() is None
         await program.get("/v1/agents/")
-        await locked.gate.close()
+        await locked.runtime.authenticator.close()
         first = await last_used()
         assert first is not None
         await program.get("/v1/agents/")
-        await locked.gate.close()
+        await locked.runtime.authenticator.close()
         assert await last_used() == first, "within a minute nothing is written"
         clock.ahead = last_use.EVERY
         await program.get("/v1/agents/")
-        await locked.gate.close()
+        await locked.runtime.authenticator.close()
         assert await last_used() > first
 
 
