@@ -1,6 +1,6 @@
-"""The API of one caller: a resource for each kind of record, every one of which sees the caller's organisation only.
+"""The API of one caller: a resource for each kind of record, every one of which sees the caller's organization only.
 
-An endpoint is given the API of its request's caller, so there is no way around the scope. What works for no caller in
+An endpoint gets the API of its request's caller, so it cannot leave the scope. Code that works for no caller in
 particular (recovery, activations) must use the storage itself.
 """
 
@@ -43,7 +43,7 @@ from kelpie.tools.registry.writes import ensure_builtins
 
 
 class Api:
-    """What one caller may reach. A resource is made when it is first asked for."""
+    """Resources that one caller may reach. Each is made when it is first used."""
 
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         self.caller = caller

@@ -1,4 +1,4 @@
-"""The composition root: builds what a server consists of from its ports and settings, starts it and stops it.
+"""The composition root: builds the parts of a server from its ports and settings, starts it and stops it.
 
 The adapters of a real machine are made in `local`; the simulation and tests give their own. Nothing else may build the
 parts of a server.
@@ -11,7 +11,7 @@ from functools import partial
 
 from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.passports import Passports
-from kelpie.actors.background import endless
+from kelpie.actors.background import run_forever
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
 from kelpie.agent.events.event_notifier import RunNotifier
@@ -72,7 +72,7 @@ _log = logs.get("app")
 
 
 class Kelpie:
-    """One server. `api` gives what a caller may reach; `runtime` is for tests and tools, which act for no caller."""
+    """One server. `api` returns the API of a caller; `runtime` is for tests and tools, which act for no caller."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class Kelpie:
         self.world = world
         self.settings = settings
         self.data_dir = data_dir
-        self.broker = LocalBroker(private=settings.egress_private)  # answers what comes out of cells
+        self.broker = LocalBroker(private=settings.egress_private)  # answers requests from cells
         self._node: Node | None = None
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
-        self._recovery: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
-        self._embedding: asyncio.Task[None] | None = None
-        self._learning: asyncio.Task[None] | None = None
+        self._recovery_task: asyncio.Task[None] | None = None
+        self._callback_task: asyncio.Task[None] | None = None
+        self._embedding_task: asyncio.Task[None] | None = None
+        self._fact_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
         self._cleanup = Cleanup(world, settings.stream_kept_s)
@@ -129,7 +129,7 @@ class Kelpie:
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
         wait_graph = WaitGraph(settings.sandbox_cells_max)
         passports = Passports(world.ids, world.clock)
-        callback = ApiCallback(passports, world.clock)  # for code of tools: the way back to our API
+        callback = ApiCallback(passports, world.clock)  # for code of tools: access to the HTTP API
         environments, sandbox = Environments(packages), _sandbox(world, settings, self.broker)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
@@ -175,7 +175,7 @@ class Kelpie:
         )
 
     def api(self, caller: Caller = DEFAULT_CALLER) -> Api:
-        """What this caller may reach."""
+        """The API of this caller."""
         found = self._apis.get(caller)
         if found is None:
             self._apis[caller] = found = Api(self.runtime, caller)
@@ -185,11 +185,11 @@ class Kelpie:
         return found
 
     def connect_api(self, serve: ServeApi) -> None:
-        """Lets code in cells reach the HTTP API; until then the way to it is closed."""
+        """Lets code in cells reach the HTTP API; before this call it cannot."""
         self.broker.api = serve
 
     async def start(self) -> None:
-        """Brings the schema up, enters the membership, and begins the work in the background, recovery included."""
+        """Migrates the schema, registers this node, and starts the background work, recovery included."""
         database, runtime = self.world.database, self.runtime
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
         await self.seed_defaults()
@@ -199,21 +199,21 @@ class Kelpie:
         self._node = await database.transact(lambda tx: ownership_fence.join(tx, NODE_ID, "", _NEVER))
         embedding = EmbeddingBacklog(self.world, runtime.embeddings, runtime.active_turns.has_any)
         facts = runtime.turn_dependencies.fact_extractor
-        self._recovery = asyncio.create_task(endless(self._maintenance.run, "recovery and upkeep"))
-        self._telling = asyncio.create_task(endless(self._callbacks.run, "the sending of callbacks"))
-        self._embedding = asyncio.create_task(endless(embedding.run, "the embedding of what was stored"))
-        self._learning = asyncio.create_task(endless(facts.run, "the learning of facts"))
+        self._recovery_task = asyncio.create_task(run_forever(self._maintenance.run, "recovery and cleanup"))
+        self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
+        self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
+        self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
 
     async def stop(self, drain_s: float) -> None:
-        """Lets running turns finish within a bound and closes everything."""
+        """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
-        for task in (self._recovery, self._embedding, self._learning):
+        for task in (self._recovery_task, self._embedding_task, self._fact_task):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()
         await runtime.dispatcher.close(drain_s)
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._callback_task is not None:
+            self._callback_task.cancel()
         if runtime.custom_tools is not None:
             await runtime.custom_tools.close()
         if runtime.sandbox is not None:
@@ -227,7 +227,7 @@ class Kelpie:
             self.data_dir.close()
 
     async def seed_defaults(self) -> None:
-        """Makes sure that the default organisation and user and every organisation's built-in tools exist."""
+        """Makes sure that the default organization and user and every organization's built-in tools exist."""
         database, now = self.world.database, self.world.clock.now()
         await database.transact(partial(accounts.ensure_defaults, now=now))
         for organization in await database.read(accounts.organization_ids):
@@ -254,7 +254,7 @@ def _limits(settings: Settings) -> ActorLimits:
 
 
 def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox | None:
-    """None where nothing can hold code that is not ours; then such code is refused."""
+    """None on a machine without sandbox isolation; then custom code is refused."""
     if world.cells is None:
         return None
     return ProcessSandbox(

@@ -1,6 +1,6 @@
 """The parts of one running server that the APIs of all its callers share. Built once, by `app.Kelpie`.
 
-Nothing in here knows a caller: what a caller may reach is the business of `api.Api`.
+Nothing in here knows a caller: `api.Api` decides what a caller may reach.
 """
 
 from dataclasses import dataclass

@@ -112,12 +112,12 @@ class Emptied:
 async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(rig, times):
     agent = await make(rig)
     await rig.say(agent.id, "hello")
-    hot = rig.kelpie.runtime.dispatcher.handler(agent.id)._hot
-    lane = hot.main
+    live = rig.kelpie.runtime.dispatcher.handler(agent.id)._live
+    lane = live.main
     lane.forget()
     database = Emptied(lane, times)
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
-    await catch_up(database, lane, JournalPosition(hot.claim, run))
+    await catch_up(database, lane, JournalPosition(live.claim, run))
     assert database.reads == times + 1, "memory and history are of one moment"
     assert lane.context is database.latest and not lane.stale
 
@@ -125,9 +125,9 @@ async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(rig, t
 async def test_a_history_that_never_stands_still_is_told(rig):
     agent = await make(rig)
     await rig.say(agent.id, "hello")
-    hot = rig.kelpie.runtime.dispatcher.handler(agent.id)._hot
-    lane = hot.main
+    live = rig.kelpie.runtime.dispatcher.handler(agent.id)._live
+    lane = live.main
     lane.forget()
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
     with pytest.raises(StorageBusy, match="kept changing while they were read"):
-        await catch_up(Emptied(lane, RELOADS_MAX), lane, JournalPosition(hot.claim, run))
+        await catch_up(Emptied(lane, RELOADS_MAX), lane, JournalPosition(live.claim, run))

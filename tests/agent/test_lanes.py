@@ -257,8 +257,8 @@ async def test_lanes_out_of_use_are_put_away_and_come_back_as_they_were(rig):
     names = [await opened(rig, agent) for _ in range(IDLE_LANES_MAX + 3)]
     for name in names:
         await rig.say(agent.id, f"hello {name}", conversation=name)
-    hot = rig.kelpie.runtime.dispatcher.handler(agent.id)._hot
-    assert [lane.conversation for lane in hot.conversations()] == ["", *names[3:]]
+    live = rig.kelpie.runtime.dispatcher.handler(agent.id)._live
+    assert [lane.conversation for lane in live.conversations()] == ["", *names[3:]]
     await rig.say(agent.id, "again", conversation=names[0])
     assert heard(rig.model.requests[-1]) == [f"hello {names[0]}", "ok", "again"]
 

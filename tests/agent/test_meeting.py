@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kelpie.agent.events.turn_events import MessageCommitted
-from kelpie.agent.multi_agent.group_chat import Ended, Failed, Spoke
+from kelpie.agent.multi_agent.group_chat import ChatEnded, MemberEvent, MemberFailed
 from kelpie.agent.multi_agent.speaker_selection import named
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
@@ -43,7 +43,9 @@ def said(events):
     return [
         (e.member.name, e.event.message.text)
         for e in events
-        if isinstance(e, Spoke) and isinstance(e.event, MessageCommitted) and e.event.message.role is Role.assistant
+        if isinstance(e, MemberEvent)
+        and isinstance(e.event, MessageCommitted)
+        and e.event.message.role is Role.assistant
     ]
 
 
@@ -78,14 +80,14 @@ async def test_one_that_fails_is_told_and_the_rest_go_on(rig):
     await rig.kelpie.api().agents.stop(cid)
     events = await meet(rig, await group_of(rig, (ann, ben, cid)))
     assert said(events) == [("Ben", "B")] and events[-1].error is None
-    assert [e.member.name for e in events if isinstance(e, Failed)] == ["Ann", "Cid"]
+    assert [e.member.name for e in events if isinstance(e, MemberFailed)] == ["Ann", "Cid"]
     assert rig.heard(ben) == ["Build it", "[Ann could not answer.]"]
 
 
 async def test_when_all_fail_the_meeting_has(rig):
     ann = await rig.agent("Ann", DOWN)
     end = (await meet(rig, await group_of(rig, (ann,))))[-1]
-    assert isinstance(end, Ended) and end.stop_reason is StopReason.error and str(end.error) == str(DOWN)
+    assert isinstance(end, ChatEnded) and end.stop_reason is StopReason.error and str(end.error) == str(DOWN)
 
 
 async def test_a_supervisor_tells_all_and_sums_up(rig):
@@ -150,7 +152,7 @@ async def test_a_group_meets_one_message_at_a_time(rig):
         await groups(rig).send(group.id, SendRequest((NewMessage(Role.user, (Text("two"),)),)))
     gate.set()
     async with asyncio.timeout(20):
-        assert isinstance([event async for event in ear.events()][-1], Ended)
+        assert isinstance([event async for event in ear.events()][-1], ChatEnded)
     assert said(await meet(rig, group, "three")) == [("Ann", "ok")]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 AGAIN_S = 30.0
 
 
-async def endless(work: Callable[[], Awaitable[None]], name: str) -> None:
+async def run_forever(work: Callable[[], Awaitable[None]], name: str) -> None:
     """Runs work that never returns; starts it again whenever it fails."""
     while True:
         try:

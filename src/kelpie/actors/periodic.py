@@ -1,8 +1,8 @@
 """Periodic worker: does the work that is due, then waits until it is woken or a timeout has passed.
 
 A wake-up that arrives while work runs is not lost: the next round starts at once. Failures of the kind that Kelpie
-expects are reported and followed by another round; anything else is a bug and ends `run` (see `background.endless`).
-Nothing is queued in here: the work itself must find out from the database what is due.
+expects are reported and followed by another round; anything else is a bug and ends `run` (see
+`background.run_forever`). Nothing is queued in here: the work itself must find out from the database what is due.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Which embedding model an archive has, and how far it is on its way to another one."""
+"""Embedding model of an archive, and the progress of a change to another one."""
 
 from dataclasses import dataclass
 

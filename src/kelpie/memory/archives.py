@@ -1,7 +1,7 @@
-"""The door to archives and their passages: archival memory as people see it from outside an agent.
+"""Archives API: archives and their passages, as clients see archival memory.
 
-A passage is embedded before it is stored, and then row, words and vectors are one commit. Where no model could be had
-its words alone are stored, and `embedding` makes up for the rest.
+A passage is embedded before it is stored, and then row, words and vectors are one commit. When no model
+answers, its words alone are stored, and `embedding_backlog` adds the vectors later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from kelpie.world.world import World
 
 
 class Archives:
-    """Archives and passages of the caller's organisation."""
+    """Archives and passages of the caller's organization."""
 
     def __init__(self, world: World, models: Models, embeddings: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -135,11 +135,11 @@ class Archives:
     async def store(
         self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = ""
     ) -> tuple[Archive, list[Passage]]:
-        """Stores passages, all or none; gives the archive and them, oldest first. `within` is the list they came in,
-        for whoever must be told which of them is wrong. Raises NotFound, InvalidInput."""
+        """Stores passages, all or none; returns the archive and them, oldest first. `within` is the list they came in,
+        so that an error can name the wrong one. Raises NotFound, InvalidInput."""
         made = self._made(archive_id, new, within)
         before = await self._world.database.read(lambda tx: rows.get(tx, self._organization, archive_id))
-        meant = await self._meant(before, [passage.text for passage in made])
+        meant = await self._vectors_of(before, [passage.text for passage in made])
 
         def write(tx: Tx) -> Archive:
             archive = rows.get(tx, self._organization, archive_id)
@@ -170,7 +170,7 @@ class Archives:
 
         return await self._world.database.transact(write)
 
-    async def _meant(self, archive: Archive, texts: Sequence[str]) -> QueryVectors:
+    async def _vectors_of(self, archive: Archive, texts: Sequence[str]) -> QueryVectors:
         """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "passage", (archive.id,)))
         wanted = archive.embedding or await self._embeddings.default()

@@ -1,6 +1,6 @@
-"""The door to the history of memory blocks: what each version said, what changed between two, and the way back.
+"""Block history API: the versions of a memory block, the difference between two, and rollback.
 
-A rollback is a change like any other: it is atomic, it is told to every agent that sees the block, and it becomes a
+A rollback is a change like any other: it is atomic, every agent that sees the block reloads, and it becomes a
 version of its own. People are not bound by `read_only` and limits here, as with every change from outside.
 """
 
@@ -27,7 +27,7 @@ class Difference:
 
 
 class BlockHistory:
-    """Of blocks of the caller's organisation. `reload_agents` is called after the commit."""
+    """Histories of the blocks of the caller's organization. `reload_agents` is called after the commit."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BlockHistory:
         return await self._world.database.read(lambda tx: rows.get(tx, self._block(tx, block_id), version, self._kept))
 
     async def diff(self, block_id: BlockId, before: int | None, after: int | None) -> Difference:
-        """What changed from one version to another; without them from the last but one to the last.
+        """Changes from one version to another; without them from the last but one to the last.
 
         Raises NotFound for a version that is not kept.
         """

@@ -1,7 +1,7 @@
-"""The door to memory blocks: what people may do with them from outside an agent.
+"""Blocks API: memory blocks as clients read and change them.
 
-People are not bound by a block's limit or by `read_only`; those are promises about what the agent itself may write,
-and so they bind the code of its tools. After every change the agents that carry the block are told, so that no prompt
+Clients are not bound by a block's limit or by `read_only`; those are promises about what the agent itself may write,
+and so they bind the code of its tools. After every change the agents with the block reload, so that no prompt
 keeps an old value.
 """
 
@@ -85,7 +85,7 @@ def _check_as_agent(block: Block, changes: Mapping[str, Any]) -> None:
 
 
 class Blocks:
-    """Blocks of the caller's organisation. `reload_agents` is called after the commit."""
+    """Blocks of the caller's organization. `reload_agents` is called after the commit."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Blocks:
         return await self._world.database.read(lambda tx: rows.require_whole(rows.get(tx, self._ours(tx, block_id))))
 
     async def count(self, query: BlockQuery = ALL) -> int:
-        """How many blocks match, on all pages together."""
+        """Number of blocks that match, on all pages together."""
         return await self._world.database.read(lambda tx: rows.count(tx, self._organization, query))
 
     async def update(self, block_id: BlockId, changes: Mapping[str, Any]) -> Block:
@@ -166,7 +166,7 @@ class Blocks:
         return await self._world.database.read(lambda tx: rows.require_whole(self._labelled(tx, agent_id, label)))
 
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
-        """Hangs the block on the agent and gives the agent as it is then.
+        """Attaches the block to the agent and returns the agent.
 
         Raises NotFound, or Conflict when it has another block of that label. Its companion shares it.
         """
@@ -178,7 +178,7 @@ class Blocks:
         return await self._change(agent_id, change)
 
     async def detach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
-        """Takes the block off the agent and gives the agent as it is then. Raises NotFound when it has it not."""
+        """Detaches the block and returns the agent. Raises NotFound when the agent does not have it."""
 
         def change(tx: Tx) -> tuple[AgentId, ...]:
             block_attachments.detach(tx, self._our_agent(tx, agent_id), block_id)
@@ -187,7 +187,7 @@ class Blocks:
         return await self._change(agent_id, change)
 
     async def _change(self, agent_id: AgentId, change: Callable[[Tx], tuple[AgentId, ...]]) -> AgentView:
-        """Carries a change out and tells the agent, and the others that it gives."""
+        """Commits a change, then makes the agent and the others it returns reload."""
 
         def write(tx: Tx) -> tuple[AgentView, tuple[AgentId, ...]]:
             others = change(tx)

@@ -34,7 +34,7 @@ class Hunk:
 
 
 def hunks(before: str, after: str) -> list[Hunk]:
-    """What changed, from the top; nothing for texts that are equal."""
+    """Changed parts, from the top; none for texts that are equal."""
     old, new = _lines(before), _lines(after)
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
@@ -66,7 +66,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines are equal from the beginning."""
+    """Number of equal lines at the beginning."""
     for place, (mine, theirs) in enumerate(zip(one, other, strict=False)):
         if mine != theirs:
             return place
@@ -109,7 +109,7 @@ def _hunk(lines: Sequence[Line], first: int, last: int, offset: int) -> Hunk:
 
 
 def _range(line: int, count: int) -> str:
-    """As the unified form has it: a side without lines is told by the line before."""
+    """Line range in the unified form; a side without lines gets the number of the line before."""
     if count == 1:
         return str(line)
     return f"{line if count else line - 1},{count}"

@@ -59,7 +59,7 @@ class EmbeddingBacklog:
     """The background work on vectors of one server."""
 
     def __init__(self, world: World, embeddings: Embeddings, busy: Callable[[], bool] = lambda: False) -> None:
-        """`busy` returns whether agents are at work."""
+        """`busy` returns true while turns run."""
         self._world = world
         self._embeddings = embeddings
         self._busy = busy
@@ -96,7 +96,7 @@ class EmbeddingBacklog:
         return False
 
     def _next(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
-        """What lacks any vector goes first: it cannot be found by meaning at all."""
+        """The next items. Those without any vector go first: vector search cannot find them at all."""
         return self._bare(tx, kind, default) or self._changing(tx, kind, default)
 
     def _bare(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
@@ -128,7 +128,7 @@ class EmbeddingBacklog:
         return None
 
     def _works(self, model: str) -> bool:
-        """Whether a model has not failed just now."""
+        """True if a model has not failed just now."""
         return self._failed.get(model, 0) <= self._world.clock.monotonic_ns()
 
     async def _embed(self, piece: _Piece) -> None:
@@ -178,7 +178,7 @@ class EmbeddingBacklog:
 
 
 def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None = None) -> _Piece:
-    """As many of the items as are not too long together; at least one."""
+    """The first items, as many as are not too long together; at least one."""
     texts, some, chars = _texts(tx, kind, ids), list[str](), 0
     for item in ids:
         chars += len(texts.get(item, ""))

@@ -20,7 +20,7 @@ from kelpie.search.vector_rows import Vector
 
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
-BACKLOG_S = 120.0  # of what nobody waits for: it steps back behind everything else, so it may take long
+BACKLOG_S = 120.0  # no caller waits: it gives way to everything else, so it may take long
 NO_MODEL = "no embedding model is configured"
 NOT_YET = "nothing has been embedded yet"
 
@@ -46,8 +46,8 @@ class Embeddings:
         self._given = settings.default_embedding
         self._finder = finder
         self.slots = SearchSlots()
-        self.asked = False  # whether anything was to be embedded since the server started
-        self._told: str | None = None  # the trouble that the log tells of already
+        self.asked = False  # true once anything was to be embedded since the server started
+        self._logged: str | None = None  # the last failure in the log
 
     @property
     def finder(self) -> NearestItems:
@@ -63,16 +63,16 @@ class Embeddings:
         return f"the search by meaning failed: {error}"
 
     async def default(self) -> str | None:
-        """The model of who names none: the one that is set, else the one on this machine, if there is one."""
+        """The default model: the one in the settings, else the one on this machine, if there is one."""
         return self._given or await self._models.own_embedding()
 
     async def why_not(self) -> str | None:
-        """Why there is no model for who names none, and the remedy; None when there is one."""
+        """Reason why there is no default model, and the remedy; None when there is one."""
         if await self.default() is not None:
             return None
         why = self._models.why_no_own_embedding()
         lacking = NO_MODEL if why is None else f"{NO_MODEL}. {why.rstrip('.')}"
-        self._tell(lacking)
+        self._log_trouble(lacking)
         return lacking
 
     async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
@@ -80,11 +80,11 @@ class Embeddings:
         return await self._of(handles, texts, STORE_S)
 
     async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
-        """The vectors of texts that were stored before, for which nobody waits."""
+        """The vectors of texts that were stored before; no caller waits for them."""
         return await self._of(handles, texts, BACKLOG_S, patient=True)
 
     async def of_query(self, handles: Iterable[str | None], text: str) -> QueryVectors:
-        """The vectors of what is looked for."""
+        """The vectors of a query."""
         return await self._of(handles, (text,), LOOK_S)
 
     async def _of(
@@ -104,7 +104,7 @@ class Embeddings:
                 continue
             for text, vector in zip(distinct, vectors, strict=True):
                 found[text] = (*found.get(text, ()), vector)
-        self._tell(lacking)
+        self._log_trouble(lacking)
         return QueryVectors(found, lacking)
 
     async def _by_one(self, handle: str, texts: Sequence[str], seconds: float, patient: bool) -> list[Vector] | str:
@@ -118,11 +118,11 @@ class Embeddings:
         except (ModelError, CallerError, ValueError) as error:
             return f"{handle}: {error}"
 
-    def _tell(self, lacking: str | None) -> None:
-        """In the log, once for each trouble: every search and every message would tell of it again."""
-        if lacking and lacking != self._told:
+    def _log_trouble(self, lacking: str | None) -> None:
+        """Logs each failure once, because every search and every message would repeat it."""
+        if lacking and lacking != self._logged:
             _log.warning("embedding_failed", "Texts could not be embedded; using full-text search only", why=lacking)
-        self._told = lacking
+        self._logged = lacking
 
 
 def _nearest() -> Any:

@@ -22,7 +22,7 @@ from kelpie.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class FactStatus:
-    """How the extraction is doing: its settings and state, None while it is off, and how many facts there are."""
+    """Status of the extraction: its settings and state, None while it is off, and the number of facts."""
 
     settings: FactSettings | None
     state: FactState | None
@@ -30,7 +30,7 @@ class FactStatus:
 
 
 class Facts:
-    """The facts of the agents of the caller's organisation."""
+    """The facts of the agents of the caller's organization."""
 
     def __init__(self, world: World, embeddings: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -53,7 +53,7 @@ class Facts:
         return await self._world.database.read(read)
 
     async def entities(self, agent_id: AgentId, limit: int, offset: int) -> list[Entity]:
-        """What the agent's facts are about, what was spoken of last first. Raises NotFound."""
+        """Entities of the agent's facts, last mentioned first. Raises NotFound."""
 
         def read(tx: Tx) -> list[Entity]:
             row_ownership.agent(tx, self._organization, agent_id)

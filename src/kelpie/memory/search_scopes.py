@@ -1,6 +1,6 @@
 """Search scopes of passages, messages and facts: which rows one query may see, and the statements that find them.
 
-`hybrid_search` runs them. A scope is limited to one caller's organisation; no scope may show the rows of another.
+`hybrid_search` runs them. A scope is limited to one caller's organization; no scope may show the rows of another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from kelpie.world.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class PassageScope:
-    """The passages of one archive, or of all archives of an organisation."""
+    """The passages of one archive, or of all archives of an organization."""
 
     organization: OrganizationId
     archive_id: ArchiveId | None
@@ -91,7 +91,7 @@ class AgentPassageScope:
 
 @dataclass(frozen=True, slots=True)
 class MessageScope:
-    """The messages of an organisation's agents, or of the one agent that the query names."""
+    """The messages of an organization's agents, or of the one agent that the query names."""
 
     organization: OrganizationId
     query: MessageSearch

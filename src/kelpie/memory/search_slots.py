@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 AT_ONCE_MAX = 2
-LONG_S = 0.05  # such a search reads an archive into memory, or looks through everything of an organisation
+LONG_S = 0.05  # such a search reads an archive into memory, or looks through everything of an organization
 
 
 class SearchSlots:

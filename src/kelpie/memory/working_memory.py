@@ -1,8 +1,8 @@
-"""The door to working memory, and the writes behind it as functions of a transaction, which the agents' tools share.
+"""Working memory API, and its writes as functions of a transaction, which the agents' tools share.
 
-A write reads what is there inside the transaction it writes in, so that of two who count at once nobody's count is
-lost. What is over is gone for every reader at that moment; whoever finds such an entry takes it out before anything is
-answered, so that no clock that goes back brings it back.
+A write reads the entry inside its own transaction, so that of two concurrent increments none is lost. An expired entry
+is gone for every reader at that moment; the request that finds it removes it before it answers, so that a clock that
+goes back does not bring it back.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose working memory is meant, at which moment, and how much it may hold."""
+    """Working memory of one agent at one moment, with its limits."""
 
     agent_id: AgentId
     now: Micros
@@ -58,9 +58,9 @@ def put(
 def update(
     tx: Tx, place: Place, key: str, change: Change | None, ttl: Ttl = KEEP, if_version: int | None = None
 ) -> WorkingMemoryEntry:
-    """Changes an entry by what it holds now, or only its life.
+    """Changes an entry based on its present value, or only its expiry.
 
-    Raises InvalidInput, Conflict as `put` does, and NotFound when there is nothing whose life could be changed.
+    Raises InvalidInput, Conflict as `put` does, and NotFound when only the expiry is changed and there is no entry.
     """
     before, version = _begin(tx, place, key, if_version)
     if change is None:
@@ -75,7 +75,7 @@ def update(
 
 
 def delete(tx: Tx, place: Place, key: str, if_version: int | None = None) -> WorkingMemoryEntry:
-    """Removes an entry and gives what it was. Raises NotFound, and Conflict as `put` does."""
+    """Removes an entry and returns it. Raises NotFound, and Conflict as `put` does."""
     before, _ = _begin(tx, place, key, if_version)
     if before is None:
         raise NotFound("Entry", key)
@@ -96,7 +96,7 @@ def listed(tx: Tx, place: Place, query: EntryQuery) -> list[WorkingMemoryEntry]:
 
 
 def _begin(tx: Tx, place: Place, key: str, if_version: int | None) -> tuple[WorkingMemoryEntry | None, int]:
-    """What is there, and the version that a write gets."""
+    """The present entry, and the version that a write gets."""
     check_key(key)
     version = rows.next_version(tx, place.agent_id)
     rows.drop_lapsed(tx, place.agent_id, place.now)
@@ -131,7 +131,7 @@ def _check_room(tx: Tx, place: Place, key: str, text: str) -> None:
 
 
 class WorkingMemory:
-    """Working memory of the agents of the caller's organisation."""
+    """Working memory of the agents of the caller's organization."""
 
     def __init__(self, world: World, settings: Settings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -157,7 +157,7 @@ class WorkingMemory:
         ttl_seconds: float | None = None,
         if_version: int | None = None,
     ) -> WorkingMemoryEntry:
-        """Sets an entry, which begins a life anew. Raises NotFound, InvalidInput, and Conflict for `if_version`."""
+        """Sets an entry and its expiry. Raises NotFound, InvalidInput, and Conflict for `if_version`."""
         return await self._written(agent_id, lambda tx, place: put(tx, place, key, value, ttl_seconds, if_version))
 
     async def update(
@@ -167,11 +167,11 @@ class WorkingMemory:
         return await self._written(agent_id, lambda tx, place: update(tx, place, key, change, ttl, if_version))
 
     async def delete(self, agent_id: AgentId, key: str, if_version: int | None = None) -> WorkingMemoryEntry:
-        """Removes an entry and gives what it was. Raises NotFound, and Conflict for `if_version`."""
+        """Removes an entry and returns it. Raises NotFound, and Conflict for `if_version`."""
         return await self._written(agent_id, lambda tx, place: delete(tx, place, key, if_version))
 
     async def clear(self, agent_id: AgentId) -> int:
-        """Removes every entry and tells how many there were. Raises NotFound for an unknown agent."""
+        """Removes every entry and returns their number. Raises NotFound for an unknown agent."""
 
         def write(tx: Tx, place: Place) -> int:
             rows.drop_lapsed(tx, agent_id, place.now)
@@ -189,7 +189,7 @@ class WorkingMemory:
         return await self._world.database.transact(checked)
 
     async def _seen(self, agent_id: AgentId, look: Callable[[Tx], T]) -> T:
-        """What is there to be seen now; a read, unless something is over that nobody has taken out yet."""
+        """Result of `look` on the entries that have not expired; a write only if expired ones must be removed first."""
         now = self._world.clock.now()
 
         def read(tx: Tx) -> tuple[T] | None:

@@ -42,15 +42,15 @@ class CompactionResult:
     stats: CompactionStats
     before: int  # messages in the context, with the system message
     after: int
-    step: Step | None = None  # the record of who summed up
+    step: Step | None = None  # the record of the model call for the summary
 
 
 class Compactor:
-    """Compacts the context of one lane."""
+    """Compacts the context of one conversation."""
 
-    def __init__(self, world: World, lane: LiveConversation) -> None:
+    def __init__(self, world: World, conversation: LiveConversation) -> None:
         self._world = world
-        self._lane = lane
+        self._conversation = conversation
 
     async def carry_out(
         self,
@@ -62,16 +62,16 @@ class Compactor:
     ) -> CompactionResult | None:
         """One commit of the turn: the summary and the new context, and what a background run keeps of its stream.
 
-        None, and no commit, when somebody changed the context meanwhile. Raises StorageError.
+        None, and no commit, when the context was changed meanwhile. Raises StorageError.
         """
-        world, lane, now = self._world, self._lane, self._world.clock.now()
+        world, conversation, now = self._world, self._conversation, self._world.clock.now()
         in_turn = occasion.trigger is not Trigger.asked_for
         stats = self._stats(context, occasion, plan)
         row_id, otid = world.ids.new(MessageId), world.ids.uuid() if in_turn else None
         row = summary_row(position.run, row_id, plan.text, stats if in_turn else None, now, otid)
         row = replace(row, step_id=occasion.step_id)
         step = self._summing_up(position.run, plan, now)
-        organization = lane.agent.organization_id
+        organization = conversation.agent.organization_id
         horizon, kept = context.entries[-1].message.id, list(dict.fromkeys(m.id for m in plan.cut.kept))
 
         def body(tx: Tx) -> tuple[int, int]:
@@ -92,36 +92,36 @@ class Compactor:
         try:
             counts = await journal.commit(world.database, position, "compact", now, body, recall)
         except _Changed:
-            lane.reread()
+            conversation.reread()
             return None
-        if lane.context is context:
-            lane.context = context.compacted(prepare(row, lane.spec), plan.cut.kept)
+        if conversation.context is context:
+            conversation.context = context.compacted(prepare(row, conversation.spec), plan.cut.kept)
         by = plan.told.handle if plan.told else None
-        _log.info("context_compacted", "Context compacted", agent_id=lane.agent.id, by=by, **stats.to_json())
+        _log.info("context_compacted", "Context compacted", agent_id=conversation.agent.id, by=by, **stats.to_json())
         return CompactionResult(row, plan.text, stats, *counts, step)
 
     def _summing_up(self, run: Run, plan: CompactionPlan, at: Micros) -> Step | None:
         """The record of what the summary took: it is spent like any other step, though the turn does not count it."""
         if plan.told is None:
             return None
-        step = step_record(run, self._lane.agent, self._world.ids.new(StepId), StepStatus.success, at)
+        step = step_record(run, self._conversation.agent, self._world.ids.new(StepId), StepStatus.success, at)
         return replace(named_after(step, plan.told.handle), usage=plan.told.usage)
 
     def unchanged(self, context: Context) -> CompactionStats:
-        """What it comes to when nothing needs to leave."""
-        tokens = context.tokens(self._lane.frame(self._world.clock.now()).weight + context.weight)
-        window, count = self._lane.agent.model.context_window, 1 + len(context.entries)
+        """Statistics of a compaction that removes nothing."""
+        tokens = context.tokens(self._conversation.frame(self._world.clock.now()).weight + context.weight)
+        window, count = self._conversation.agent.model.context_window, 1 + len(context.entries)
         return CompactionStats(Trigger.asked_for.value, tokens, tokens, window, count, count)
 
     def _stats(self, context: Context, occasion: Occasion, plan: CompactionPlan) -> CompactionStats:
-        lane = self._lane
-        frame = lane.frame(self._world.clock.now()).weight + occasion.waiting
+        conversation = self._conversation
+        frame = conversation.frame(self._world.clock.now()).weight + occasion.waiting
         after = sum(map(weight, plan.cut.kept)) + byte_length(plan.text)
         return CompactionStats(
             trigger=occasion.trigger.value,
             context_tokens_before=occasion.tokens or context.tokens(frame + context.weight),
             context_tokens_after=context.tokens(frame + after),
-            context_window=lane.agent.model.context_window,
+            context_window=conversation.agent.model.context_window,
             messages_count_before=1 + len(context.entries),
             messages_count_after=2 + len(plan.cut.kept),
         )

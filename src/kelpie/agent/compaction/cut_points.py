@@ -1,7 +1,7 @@
-"""Where a history can be cut: what leaves the context, and what stays in it.
+"""Cut points of a history: the messages that leave the context, and those that stay in it.
 
-A cut never parts a call from its result, never takes a call that nobody has answered yet, and while a turn goes on
-never takes what the user asked in it. Pure functions over rows without the system message; weights are bytes.
+A cut never parts a call from its result, never takes a call without a result, and while a turn runs
+never takes its input. Pure functions over rows without the system message; weights are bytes.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ class Cut:
     kept: tuple[Message, ...]
 
     @property
-    def tells_something(self) -> bool:
-        """Whether anything leaves that an earlier summary does not tell already."""
+    def has_new_content(self) -> bool:
+        """True if anything leaves that an earlier summary does not contain."""
         return any(message.role is not Role.summary for message in self.evicted)
 
 
 class Cuttable:
-    """A history with the places where it may be cut. `pinned` says that a turn goes on in it."""
+    """A history with the places where it may be cut. `pinned` means that a turn runs in it."""
 
     def __init__(self, said: Sequence[Message], *, pinned: bool) -> None:
         self._said = said
@@ -37,16 +37,16 @@ class Cuttable:
         self._before = [0, *accumulate(map(weight, said))]
 
     def sliding(self, share: float, room: int) -> Cut | None:
-        """The smallest share above the given one, in tenths, whose rest fits and is more than a last word; or None."""
+        """The smallest share above the given one, in tenths, whose rest fits and is more than one message; or None."""
         total, tries = len(self._said) + 1, 0  # the system message counts
         while (portion := share + (tries := tries + 1) * _STEP) < 1:
             at = self._answer_up_to(min(round(portion * total) - 1, len(self._said) - 2))
-            if at is not None and self._kept_weight(at) <= room and (cut := self._at(at)).tells_something:
+            if at is not None and self._kept_weight(at) <= room and (cut := self._at(at)).has_new_content:
                 return cut
         return None
 
     def whole(self, room: int) -> Cut | None:
-        """All but open calls; while a turn goes on, all but that turn or, if it does not fit, but its newest step."""
+        """All but open calls; while a turn runs, all but that turn or, if it does not fit, but its newest step."""
         at = self._places[-1]
         if self._pinned:
             newest = self._answer_up_to(len(self._said) - 1)
@@ -55,13 +55,13 @@ class Cuttable:
             if begun is not None and self._kept_weight(begun) <= room:
                 at = begun
         cut = self._at(at)
-        return cut if cut.tells_something else None
+        return cut if cut.has_new_content else None
 
     def newest(self, room: int) -> Cut | None:
-        """As much of the end as fits, cut at any place; when nothing fits, as little as may stay."""
+        """The cut that keeps as much of the end as fits; when nothing fits, as little as may stay."""
         fitting = next((at for at in self._places if self._kept_weight(at) <= room), None)
         cut = self._at(fitting) if fitting is not None else self.whole(0)
-        return cut if cut is not None and cut.tells_something else None
+        return cut if cut is not None and cut.has_new_content else None
 
     def _answer_up_to(self, last: int) -> int | None:
         places = (at for at in reversed(self._places) if 0 < at <= last and at < len(self._said))
@@ -78,7 +78,7 @@ class Cuttable:
 
 
 def _places(said: Sequence[Message]) -> list[int]:
-    """Where everything before is answered: 0 first, the end last if it is such a place."""
+    """Indexes before which every call has its result: 0 first, the end last if it qualifies."""
     places, waiting = list[int](), set[str]()
     for at, message in enumerate(said):
         if message.role is not Role.tool and not waiting:
@@ -89,7 +89,7 @@ def _places(said: Sequence[Message]) -> list[int]:
 
 
 def _asked(said: Sequence[Message]) -> list[int]:
-    """Where the newest input stands: what somebody put in carries an id of theirs, what the server says does not."""
+    """Indexes of the newest input. Input carries an id of its client; rows that the server writes do not."""
     last = next((i for i in range(len(said) - 1, -1, -1) if _is_input(said[i])), None)
     if last is None:
         return []

@@ -1,4 +1,4 @@
-"""Compaction because somebody asked for it: of a context that need not be full, to a summary or not at all."""
+"""Compaction at a client's request: of a context that need not be full, to a summary or not at all."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,18 +25,18 @@ CHANGES_MAX = 3  # of the history, while it is summed up
 async def on_request(
     world: World,
     models: Models,
-    hot: LiveAgent,
-    lane: LiveConversation,
+    live: LiveAgent,
+    conversation: LiveConversation,
     position: JournalPosition,
     bounds: EffectivePermissions,
     given: Mapping[str, Any] | None,
 ) -> CompactionResult:
     """Raises CallerError when the context would not become shorter or there is nothing left to spend on it,
     InvalidInput, ModelError, StorageError."""
-    planner, compactor = CompactionPlanner(world, models, lane), Compactor(world, lane)
+    planner, compactor = CompactionPlanner(world, models, conversation), Compactor(world, conversation)
     occasion = Occasion(Trigger.asked_for, given=given)
     for _ in range(CHANGES_MAX):
-        context = await catch_up(world.database, lane, position)
+        context = await catch_up(world.database, conversation, position)
         if _is_summary(context):
             row = context.entries[0].message
             return CompactionResult(row, read_summary(row).text, compactor.unchanged(context), 2, 2)
@@ -46,17 +46,17 @@ async def on_request(
                 "messages first, or use another mode in compaction_settings, such as 'all'."
             )
         try:
-            await check_budget(world.database, models, hot, lane.agent, bounds, world.clock.now())
+            await check_budget(world.database, models, live, conversation.agent, bounds, world.clock.now())
         except BudgetExhausted as error:
             raise CallerError(str(error)) from error
         plan = await planner.plan(context, occasion)
         compacted = plan and await compactor.carry_out(position, context, occasion, plan)
         if compacted:
-            record_usage(hot, compacted.step)
+            record_usage(live, compacted.step)
             return compacted
     raise StorageBusy("The messages changed during compaction, several times in a row. Try again.")
 
 
 def _is_summary(context: Context) -> bool:
-    """Whether nothing was said since the last compaction."""
+    """True if the context has no message since the last compaction."""
     return [entry.message.role for entry in context.entries] == [Role.summary]

@@ -1,4 +1,4 @@
-"""The plan of a compaction: what leaves a context, and the words that stand in for it.
+"""Plan of a compaction: the messages that leave a context, and the summary that replaces them.
 
 A plan only ever shrinks the context. When no model can sum up, or the summary is no shorter, the oldest is simply left
 out. Nothing is written here: a plan may be broken off at any time.
@@ -42,7 +42,7 @@ _log = logs.get("agent")
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """Why a context is compacted, and what must be known for it."""
+    """Occasion of a compaction: its trigger, and the facts that the planner needs."""
 
     trigger: Trigger
     pinned: bool = False  # a turn goes on, and what it was asked stands in the history
@@ -56,29 +56,29 @@ class Occasion:
 class CompactionPlan:
     cut: Cut
     text: str
-    told: SummaryResult | None = None  # who summed it up; None when nobody could
+    told: SummaryResult | None = None  # the model's summary; None when no model could write one
 
     @property
     def grows(self) -> bool:
-        """Whether the summary is no shorter than what it stands for."""
+        """True if the summary is no shorter than the messages it replaces."""
         return byte_length(self.text) >= sum(map(weight, self.cut.evicted))
 
 
 class CompactionPlanner:
-    """Plans for the context of one lane."""
+    """Plans for the context of one conversation."""
 
-    def __init__(self, world: World, models: Models, lane: LiveConversation) -> None:
+    def __init__(self, world: World, models: Models, conversation: LiveConversation) -> None:
         self._world = world
         self._models = models
-        self._lane = lane
+        self._conversation = conversation
         self._failure: ModelError | None = None  # of the last attempt to have something summed up
 
     def can(self, context: Context, occasion: Occasion) -> bool:
-        """Whether anything can leave the context."""
+        """True if anything can leave the context."""
         return _cuttable(context, occasion).newest(0) is not None
 
     def would_shorten(self, context: Context, occasion: Occasion) -> bool:
-        """Whether fewer messages would be left, of which the summary is one. Raises InvalidInput."""
+        """True if fewer messages would be left, counting the summary. Raises InvalidInput."""
         settings, cuttable = self._settings(occasion.given), _cuttable(context, occasion)
         room = self._room(context, settings, occasion.waiting)
         cuts = (_cut(cuttable, mode, settings.share, room) for mode in _FALLBACKS[settings.mode])
@@ -100,14 +100,18 @@ class CompactionPlanner:
                     if plan is not None and not (shorter and plan.grows):
                         return plan
         except TimeoutError:
-            _log.warning("summary_timeout", "Summary took too long", agent_id=self._lane.agent.id, seconds=SUMMING_UP_S)
+            _log.warning(
+                "summary_timeout", "Summary took too long", agent_id=self._conversation.agent.id, seconds=SUMMING_UP_S
+            )
         if not shorter and self._failure is not None:
             raise self._failure
         cut = cuttable.newest(room)
         if cut is None:
             return None
         _log.warning(
-            "summary_missing", "Oldest messages left the context without a summary", agent_id=self._lane.agent.id
+            "summary_missing",
+            "Oldest messages left the context without a summary",
+            agent_id=self._conversation.agent.id,
         )
         return CompactionPlan(cut, self._fitting(_handed_on(cut.evicted), settings))
 
@@ -117,11 +121,11 @@ class CompactionPlanner:
         cut = _cut(cuttable, mode, settings.share, room)
         if cut is None:
             return None
-        agent = self._lane.agent
+        agent = self._conversation.agent
         summarizer = Summarizer(self._world, self._models, agent, settings)
         try:
             if mode.by_itself:
-                frame = self._lane.frame(self._world.clock.now())
+                frame = self._conversation.frame(self._world.clock.now())
                 entries = context.entries_of(cut.evicted)
                 told = await summarizer.by_itself(entries, mode, system=frame.system, tools=frame.tools)
             else:
@@ -134,7 +138,7 @@ class CompactionPlanner:
         return CompactionPlan(cut, self._fitting(told.text, settings), told)
 
     def _settings(self, given: Mapping[str, Any] | None) -> CompactionSettings:
-        agent = self._lane.agent
+        agent = self._conversation.agent
         try:
             return compaction_settings.asked_for(agent, given)
         except InvalidInput as error:
@@ -149,18 +153,18 @@ class CompactionPlanner:
             return CompactionSettings()
 
     def _room(self, context: Context, settings: CompactionSettings, waiting: int) -> int:
-        """How many bytes may stay beside instructions, tools, a summary and what waits."""
-        goal = min(1 - settings.share, _GOAL_MAX) * self._lane.agent.model.context_window
-        frame = self._lane.frame(self._world.clock.now()).weight
+        """Number of bytes that may stay beside instructions, tools, a summary and waiting input."""
+        goal = min(1 - settings.share, _GOAL_MAX) * self._conversation.agent.model.context_window
+        frame = self._conversation.frame(self._world.clock.now()).weight
         return context.bytes_in(goal) - frame - waiting
 
     def _fitting(self, text: str, settings: CompactionSettings) -> str:
-        most = int(self._lane.agent.model.context_window * BYTES_PER_TOKEN * _SUMMARY_SHARE)
+        most = int(self._conversation.agent.model.context_window * BYTES_PER_TOKEN * _SUMMARY_SHARE)
         return clipped(text, max(_SUMMARY_CHARS_MIN, min(most, settings.clip_chars or most)))
 
 
 def _handed_on(evicted: Sequence[Message]) -> str:
-    """What can be said without a model: what an earlier summary says."""
+    """Text that needs no model: the earlier summaries among the evicted messages."""
     earlier = [
         read_summary(message).text.removesuffix(NOTHING_TOLD) for message in evicted if message.role is Role.summary
     ]

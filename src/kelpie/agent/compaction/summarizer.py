@@ -1,7 +1,7 @@
 """Asking a model to sum up what leaves a context: another model over a transcript, or the agent's own over itself.
 
 A transcript that does not fit the model's window goes in pieces, each with the summary of those before it. Whatever
-goes wrong is a ModelError, also an empty answer; who asks has something to fall back on.
+goes wrong is a ModelError, also an empty answer; the planner has a fallback.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _log = logs.get("agent")
 
 @dataclass(frozen=True, slots=True)
 class SummaryResult:
-    """A summary, who made it and what that took."""
+    """A summary, the model that wrote it, and its usage."""
 
     text: str
     handle: str
@@ -68,7 +68,7 @@ class Summarizer:
     ) -> SummaryResult:
         """The agent's own summary of what it sees, asked with its own instructions and tools. Raises ModelError."""
         choice = self._agent.model
-        asked = self._said(Role.user, self._prompt(mode))
+        asked = self._prepared(Role.user, self._prompt(mode))
         return await self._ask(choice, system, (*entries, asked), tools=tools, tool_choice="none" if tools else "auto")
 
     async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
@@ -93,9 +93,9 @@ class Summarizer:
             else:
                 system, first = prompt, ()
             opening = tuple(
-                self._said(role, text) for role, text in zip((Role.user, Role.assistant), first, strict=False)
+                self._prepared(role, text) for role, text in zip((Role.user, Role.assistant), first, strict=False)
             )
-            found = await self._ask(choice, system, (*opening, self._said(Role.user, asked)))
+            found = await self._ask(choice, system, (*opening, self._prepared(Role.user, asked)))
             told = replace(found, usage=told.usage + found.usage)
         return told
 
@@ -123,7 +123,7 @@ class Summarizer:
         return SummaryResult(text, reply.answered_by or choice.handle, reply.usage)
 
     def _choice(self, handle: str) -> ModelChoice:
-        """How the chosen model is used: what its settings say over what is known of it. Raises ModelError."""
+        """The chosen model with the settings for summaries over its defaults. Raises ModelError."""
         info = self._models.known(handle)
         if info is None:
             raise ModelError(ModelFault.bad_request, f"No provider is configured for {handle}.")
@@ -132,7 +132,7 @@ class Summarizer:
         return replace(choice, handle=handle)
 
     def _prompt(self, mode: Mode) -> str:
-        """What was asked for; a mode that is only fallen back on has words of its own, unless they were chosen."""
+        """The summary prompt: the client's own, or else the default of the mode."""
         own = self._settings.prompt
         return (
             own
@@ -140,7 +140,7 @@ class Summarizer:
             else default_instructions.SUMMARY_PROMPTS[mode]
         )
 
-    def _said(self, role: Role, text: str) -> PreparedMessage:
+    def _prepared(self, role: Role, text: str) -> PreparedMessage:
         world = self._world
         row = Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),))
         return PreparedMessage(row)

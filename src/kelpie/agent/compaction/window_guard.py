@@ -164,7 +164,7 @@ class WindowGuard:
 
 
 def fitting(window: int, context: Context, beside: int) -> int:
-    """How many bytes of history fit into the window beside so many others; some are shown in any case."""
+    """Number of bytes of history that fit into the window beside `beside` others; never below a minimum."""
     return max(context.bytes_in(window) - beside, _SHOWN_MIN)
 
 

@@ -1,4 +1,4 @@
-"""Where an agent's context window goes: each part of what the model is shown, and about how many tokens it is."""
+"""Usage of an agent's context window: each part of the prompt, with its estimated number of tokens."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,14 +41,14 @@ class WindowUsage:
 
     @cached_property
     def history_tokens(self) -> int:
-        """What was said; the system message is counted by its parts, a summary by itself."""
+        """Tokens of the messages; the system message is counted by its parts, a summary by itself."""
         spec = spec_for(self.agent)
         said = (m for m in self.history if m.role not in (Role.system, Role.summary))
         return sum(tokens_in(weight(prompt_rendering.prepare(m, spec).message)) for m in said)
 
     @cached_property
     def summary(self) -> str | None:
-        """What stands for messages that have left the context."""
+        """The summary of messages that have left the context."""
         told = [message.text for message in self.history if message.role is Role.summary]
         return "\n".join(told) if told else None
 

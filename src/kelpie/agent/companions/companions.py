@@ -1,7 +1,7 @@
-"""Companions: agents that look after another agent's memory while nobody is waiting.
+"""Companions: agents that maintain another agent's memory in the background.
 
 A companion shares all blocks of the agent it works for, has one of its own that says how it works, and is bound to it
-by a group. It is made in the transaction that makes or changes the other, and goes when the other does.
+by a group. It is created in the transaction that creates or changes the other, and deleted with it.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ contain everything that will matter later, without repetition."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hire:
-    """A companion to be made, with ids and times drawn beforehand."""
+class PreparedCompanion:
+    """A companion that is about to be created, with ids and times drawn beforehand."""
 
     agent_id: AgentId
     group_id: GroupId
@@ -46,16 +46,16 @@ class Hire:
     caller: Caller
 
 
-def prepare(ids: Ids, now: Micros, block_limit: int, caller: Caller) -> Hire:
-    """Draws what making a companion will need."""
+def prepare(ids: Ids, now: Micros, block_limit: int, caller: Caller) -> PreparedCompanion:
+    """Draws the ids and times for a new companion."""
     agent_id = ids.new(AgentId)
     now += 1_000  # it comes after its agent, and its own block after those it shares, wherever they are listed
     persona = creation.make_blocks((NewBlock(LABEL, PERSONA),), ids, now, block_limit, caller)
     first = creation.first_messages(agent_id, spec_of(AgentType.sleeptime_agent), None, ids, now)
-    return Hire(agent_id, ids.new(GroupId), persona, first, now, caller)
+    return PreparedCompanion(agent_id, ids.new(GroupId), persona, first, now, caller)
 
 
-def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
+def create(tx: Tx, main: Agent, shared: tuple[Block, ...], prepared: PreparedCompanion) -> Group:
     """Gives the agent a companion, unless it has one; a group that has lost its own gets the new one."""
     there = groups.background_of(tx, main.id)
     if there is not None and there.agent_ids:
@@ -70,23 +70,23 @@ def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
     )
     names = creation.own_tools(new, spec_of(new.agent_type))
     attached = agent_changes.find_tools(tx, main.organization_id, names, ())
-    agent = creation.make_agent(new, hired.agent_id, main.model, attached, hired.now, hired.caller)
+    agent = creation.make_agent(new, prepared.agent_id, main.model, attached, prepared.now, prepared.caller)
     agents.create(tx, agent)
-    own = () if any(block.label == LABEL for block in shared) else hired.persona
+    own = () if any(block.label == LABEL for block in shared) else prepared.persona
     blocks.give_to_new(tx, agent.id, own, Author(AuthorKind.system))
     for block in shared:
         block_attachments.attach(tx, agent.id, block.id)
     tools.give_to_new(tx, agent.id, [tool.id for tool in attached])
-    first_messages.write(tx, AgentSnapshot(agent, (*shared, *own), attached), hired.first)
+    first_messages.write(tx, AgentSnapshot(agent, (*shared, *own), attached), prepared.first)
     if there is not None:
         groups.set_agents(tx, there.id, (agent.id,))
         return groups.get(tx, main.organization_id, there.id)
-    group = _group(main, agent, hired)
+    group = _group(main, agent, prepared)
     groups.add(tx, group, main.organization_id)
     return group
 
 
-def _group(main: Agent, companion: Agent, hired: Hire) -> Group:
+def _group(main: Agent, companion: Agent, prepared: PreparedCompanion) -> Group:
     if companion.agent_type is AgentType.voice_sleeptime_agent:
         manager = Manager(
             ManagerType.voice_sleeptime,
@@ -99,16 +99,16 @@ def _group(main: Agent, companion: Agent, hired: Hire) -> Group:
         manager = Manager(ManagerType.sleeptime, main.id, sleeptime_agent_frequency=FREQUENCY_DEFAULT)
         about, counter = "", -1
     return Group(
-        id=hired.group_id,
+        id=prepared.group_id,
         description=about,
         manager=manager,
         agent_ids=(companion.id,),
-        created_at=hired.now,
-        updated_at=hired.now,
+        created_at=prepared.now,
+        updated_at=prepared.now,
         turns_counter=counter,
         project_id=main.project_id,
-        created_by_id=hired.caller.user_id,
-        last_updated_by_id=hired.caller.user_id,
+        created_by_id=prepared.caller.user_id,
+        last_updated_by_id=prepared.caller.user_id,
     )
 
 

@@ -1,7 +1,7 @@
-"""When a companion gets to work: decided in the commit that ends a turn, which also writes the companion's run.
+"""Schedule of companions: decided in the commit that ends a turn, which also writes the companion's run.
 
-So the count of turns and the work that follows from it are one: a crash neither loses a look of the companion nor
-doubles it. Nothing here is asked for agents that have no companion.
+So the count of turns and the run that follows from it are one commit: a crash neither loses a run of the companion nor
+doubles it. Agents without a companion never come here.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _UNFINISHED = frozenset({StopReason.requires_approval, StopReason.cancelled, Sto
 
 @dataclass(frozen=True, slots=True)
 class CompanionWork:
-    """What follows from a turn: runs for the companions, and whether the agent has lost sight of something."""
+    """Work that follows from a turn: runs for the companions; `trimmed` if messages have left the agent's context."""
 
     begun: tuple[Run, ...] = ()
     trimmed: bool = False
@@ -45,7 +45,7 @@ NOTHING = CompanionWork()
 
 
 def after_turn(tx: Tx, agent: Agent, run: Run, chain: AgentChain, conversation: str) -> CompanionWork:
-    """Counts a turn that has just ended, and gives the companions something to do when it is time."""
+    """Counts a turn that has just ended, and writes runs for the companions when they are due."""
     if run.stop_reason in _UNFINISHED or (group := groups.background_of(tx, agent.id)) is None:
         return NOTHING
     message_search.join_group(tx, run.id, group.id)
@@ -99,7 +99,7 @@ def _ready(tx: Tx, agent: Agent, group: Group) -> list[AgentId]:
 
 
 def _since(tx: Tx, agent: Agent, group: Group, run: Run) -> list[Message]:
-    """What was said since the companion last looked; if it never did, or that is gone, what this turn said."""
+    """Messages since the companion's last run; if it had none, or its last message is gone, those of this turn."""
     after = group.last_processed_message_id
     known = messages.get_many(tx, [after]) if after is not None else []
     if known and known[0].agent_id == agent.id:

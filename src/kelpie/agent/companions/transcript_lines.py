@@ -1,4 +1,4 @@
-"""What was said, as a companion reads it: one line after the other, without thoughts and without our own notes."""
+"""Transcript for a companion: one line per message, without thoughts and without the server's own notes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ RESULT_CHARS_MAX = 1_000  # of what one tool gave back
 
 
 def lines(rows: Iterable[Message]) -> list[str]:
-    """A line for everything that was said or found out."""
+    """One line for each message and each tool result."""
     found: list[str] = []
     for row in rows:
         if row.role is Role.user and row.otid is not None:  # without one it is a note of the server's
@@ -26,7 +26,7 @@ def lines(rows: Iterable[Message]) -> list[str]:
 
 
 def for_sleeptime(main: Agent, rows: Sequence[Message]) -> NewMessage:
-    """What a companion is shown of the turns since it last looked."""
+    """Message to a companion with the turns since its last run."""
     head = (
         f"[You maintain the memory of the agent '{main.name}' ({main.id}). Below are the messages since your last "
         "update. 'assistant' is that agent, not you; 'user' is the person it talks to. Update the memory blocks as "

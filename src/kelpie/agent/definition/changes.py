@@ -52,7 +52,7 @@ def new_model(
         "context_window_limit": old.context_window if same else None,
         "max_tokens": old.max_tokens if same else None,
         "parallel_tool_calls": old.parallel_tool_calls,
-        "model_settings": _told_otherwise(old.settings, changes) if same else None,
+        "model_settings": _without_overridden(old.settings, changes) if same else None,
     }
     given = {name: changes[name] for name in MODEL_FIELDS if name in changes and name != "model"}
     if given.get("model_settings") is not None:
@@ -60,8 +60,8 @@ def new_model(
     return creation.choose_model(info, {**kept, **given}, window_max)
 
 
-def _told_otherwise(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What was set before, but for what is now given by a field of its own: settings go before fields."""
+def _without_overridden(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored settings, updated by changes that come as fields of their own: settings take precedence."""
     kept = dict(settings)
     for name, setting in _ALSO_SETTINGS.items():
         if name in changes and kept.pop(setting, None) is not None and changes[name] is not None:

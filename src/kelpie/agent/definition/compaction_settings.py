@@ -19,12 +19,12 @@ _NULLABLE = frozenset({"clip_chars", "model_settings"})  # null says something e
 
 
 def summarizer(handle: str) -> str:
-    """The model that shortens the history of an agent with this model, unless it is told another."""
+    """The model that shortens the history of an agent with this model, unless the client chooses another."""
     return _SUMMARIZERS.get(handle.partition("/")[0], handle)
 
 
 def made(given: Mapping[str, Any] | None, handle: str) -> dict[str, Any]:
-    """What a new agent has: what was asked for over the defaults. Raises InvalidInput."""
+    """Settings of a new agent: those of the client over the defaults. Raises InvalidInput."""
     defaults: dict[str, Any] = {
         "model": summarizer(handle),
         "model_settings": None,
@@ -50,12 +50,12 @@ def changed(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 
 
 def moved(stored: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
-    """The settings when the agent gets another model: the one that sums up goes with it if nobody chose it."""
+    """The settings when the agent gets another model: the summary model changes with it unless a client chose it."""
     chosen = stored.get("model") != summarizer(before)
     return dict(stored) if chosen else {**stored, "model": summarizer(after)}
 
 
 def asked_for(agent: Agent, given: Mapping[str, Any] | None) -> CompactionSettings:
-    """How this agent's history is shortened now. Raises InvalidInput for what is given."""
+    """Settings of one compaction: those of the request over the agent's. Raises InvalidInput for the request's."""
     stored = agent.compaction_settings or made(None, agent.model.handle)
     return parse(changed(stored, given) if given else stored)

@@ -1,4 +1,4 @@
-"""Making an agent: from what the caller described to the rows that are written, with every default in one place.
+"""Creation of an agent: from the client's request to the rows that are written, with every default in one place.
 
 Pure but for looking models up; ids and times are passed in.
 """
@@ -63,8 +63,8 @@ def check_timezone(name: str) -> str:
 
 
 def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONTEXT_WINDOW_DEFAULT_MAX) -> ModelChoice:
-    """How the agent uses its model: what was asked for over what the model offers. Raises InvalidInput."""
-    settings = {**info.settings, **_meant_for(info, new.get("model_settings") or {})}
+    """Model choice of an agent: the client's settings over the model's own. Raises InvalidInput."""
+    settings = {**info.settings, **_applicable_settings(info, new.get("model_settings") or {})}
     window = new.get("context_window_limit") or min(info.context_window, window_max)
     if window < 1:
         raise InvalidInput("context_window_limit", "must be a positive number of tokens")
@@ -80,9 +80,9 @@ def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONT
     )
 
 
-def _meant_for(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that this model is told: all of its own provider's, or of OpenAI's where its words are spoken; of
-    any other's only those that all have."""
+def _applicable_settings(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that this model takes: all if they are for its own provider, or for OpenAI and its provider has the same
+    API; otherwise only those that all providers have."""
     meant = given.get("provider_type", info.provider_type)
     own = meant == info.provider_type or (meant == "openai" and info.provider_type != "anthropic")
     return {
@@ -95,25 +95,25 @@ def file_window(context_window: int) -> tuple[int, int]:
 
 
 def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
-    """What its maker says; otherwise what its type says, left to the model where that is known to manage alone."""
+    """True if the client asks for base rules; else if the type does, unless its model is known to work without."""
     if new.include_base_tool_rules is not None:
         return new.include_base_tool_rules
     name = model.handle.lower()
     manages = "mini" not in name and any(known in name for known in _NO_BASE_RULES)
-    # Who gives rules is given the rest of them; one with a companion speaks by tool, which must end its turn.
+    # A client that gives rules gets the rest of them; an agent with a companion speaks by tool, which ends its turn.
     by_model = spec.base_rules == "by_model" or bool(new.tool_rules) or bool(new.enable_sleeptime)
     return spec.base_rules == "always" or (by_model and not manages)
 
 
 def own_tools(new: NewAgent, spec: TypeSpec) -> tuple[str, ...]:
-    """The names of the tools that it comes with, beside those it is given."""
+    """Names of the tools that the type gives an agent, beside those that the client attaches."""
     watched = new.enable_sleeptime and not spec.needs_companion and new.agent_type not in COMPANIONS
     own = (WATCHED_TOOLS if watched else spec.base_tools) if new.include_base_tools else ()
     return (*own, *(MULTI_AGENT if new.include_multi_agent_tools else ()))
 
 
 def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:
-    """Which base tools end a turn and which go on."""
+    """Rules of the base tools: those that end a turn, and those that continue it."""
     return tuple(
         ToolRule("exit_loop" if tool.name in EXITS else "continue_loop", tool.name)
         for tool in tools
@@ -132,7 +132,7 @@ def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: Model
 
 
 def _instructions(new: NewAgent, spec: TypeSpec) -> str:
-    """What is given, or its type's own; those of one that answers in plain text do not fit one that speaks by tool."""
+    """The client's instructions, or those of the type; a plain-text type that speaks by tool needs others."""
     if new.system is None and not spec.speaks_by_tool and SPEAK in own_tools(new, spec):
         return default_instructions.WATCHED
     return instructions_for(new.agent_type, new.system)
@@ -211,7 +211,7 @@ def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Sec
 def first_messages(
     agent_id: AgentId, spec: TypeSpec, given: Sequence[NewMessage] | None, ids: Ids, now: Micros
 ) -> tuple[Message, ...]:
-    """What a new or reset agent starts with: an empty system message, then the given messages or its type's own."""
+    """First messages of a new or reset agent: an empty system message, then the given messages or its type's own."""
     rows = [Message(ids.new(MessageId), agent_id, Role.system, now)]
     if given is not None:
         for message in given:

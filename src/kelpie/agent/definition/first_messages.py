@@ -10,6 +10,6 @@ from kelpie.world.database import Tx
 
 
 def write(tx: Tx, loaded: AgentSnapshot, first: tuple[Message, ...]) -> None:
-    """Writes the first messages of an agent that has none, the system message with what it says now."""
+    """Writes the first messages of an agent that has none, the system message with its current text."""
     system = system_text(loaded.agent, loaded.blocks, first[0].created_at)
     messages.begin(tx, (replace(first[0], content=(Text(system),)), *first[1:]))

@@ -1,4 +1,4 @@
-"""What a conversation of an agent goes by, as last committed: settings, blocks, tools, and what was said in it."""
+"""Snapshot of an agent in one conversation, as last committed: settings, blocks, tools and the conversation."""
 
 from dataclasses import dataclass
 
@@ -30,10 +30,10 @@ class AgentSnapshot:
     tools: tuple[Tool, ...]
     conversation: Conversation | None = None  # None is the one that every agent has
     hidden: tuple[Block, ...] = ()
-    policy: Policy = NO_POLICY  # of its organisation
+    policy: Policy = NO_POLICY  # of its organization
 
     def is_current(self, tx: Tx, found: Versions | None) -> bool:
-        """Whether the database still holds these versions, of which it has just `found` those of the agent."""
+        """True if the database still holds these versions; `found` are those of the agent, just read."""
         held = {b.id: b.version for b in (*self.blocks, *self.hidden)}
         if self.conversation is None or found is None:
             return found == (self.agent.version, held, self.policy.version)
@@ -47,7 +47,7 @@ class AgentSnapshot:
 
 
 def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy: Policy | None = None) -> AgentSnapshot:
-    """What the agent's conversation goes by. The policy is read unless it is known."""
+    """Reads the snapshot of a conversation. The policy is read unless it is known."""
     carried = tuple(tools.of_agent(tx, agent.id))
     policy = policy or policies.policy_of(tx, agent.organization_id)
     if conversation is None:
@@ -57,7 +57,7 @@ def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy:
 
 
 def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | None = None) -> AgentSnapshot:
-    """The same by the name of the lane. Raises NotFound for an agent or a conversation that is not there any more."""
+    """Reads the snapshot by the name of the lane. Raises NotFound for a deleted agent or conversation."""
     agent = agents.get(tx, agent_id)
     if not conversation:
         return load(tx, agent, policy=policy)
@@ -68,7 +68,7 @@ def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | N
 
 
 def refresh(tx: Tx, known: AgentSnapshot) -> AgentSnapshot:
-    """What is known, or what the database has by now if that is newer; of a deleted conversation what was known.
+    """The known snapshot, or that of the database if it is newer; of a deleted conversation the known one.
 
     One small read as long as nothing changed, part of every journal commit; in a conversation two.
     """

@@ -1,11 +1,11 @@
-"""How an agent is doing, as it is shown: from what is stored and from what is live."""
+"""Status of an agent as clients see it: from the stored row and the live activation."""
 
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.agents.agent import ActivationStatus
 
 
 def shown_status(stopped: bool, live: ActivationStatus) -> ActivationStatus:
-    """What is stored tells whether an agent is stopped; what is live, how it is doing otherwise."""
+    """Combines both: the row says if the agent is stopped, the activation everything else."""
     if stopped and live.state is ActivationState.unloaded:
         return ActivationStatus(ActivationState.stopped)
     return ActivationStatus(ActivationState.unloaded) if live.state is ActivationState.stopped and not stopped else live

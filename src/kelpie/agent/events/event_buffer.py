@@ -98,22 +98,22 @@ class TurnStream:
 
     @property
     def has_opened(self) -> bool:
-        """Whether the turn began; a turn that failed before never did."""
+        """True if the turn began; a turn that failed before never did."""
         return self._opened
 
     @property
     def has_ended(self) -> bool:
-        """Whether the turn has emitted its end, also when the client lags."""
+        """True if the turn has emitted its end, also when the client lags."""
         return self._ended
 
     @property
     def is_open(self) -> bool:
-        """Whether more events may follow."""
+        """True if more events may follow."""
         return not self._ended
 
     @property
     def has_more(self) -> bool:
-        """Whether the next event is there already."""
+        """True if the next event is there already."""
         return bool(self._events)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:

@@ -1,6 +1,6 @@
-"""Events as JSON and back, for those that background runs keep. The form is ours and lies on people's disks for hours.
+"""Stored form of the events of background runs: JSON and back. Rows in this form are kept for hours.
 
-A new kind of event needs a line here, or it cannot be told by a background run.
+A new kind of event needs a line here, or a background run cannot store it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _FAULTS = frozenset(ModelFault)
 
 
 def to_json(event: TurnEvent) -> dict[str, Any]:
-    """Raises InvariantBroken for an event that is told to live listeners only."""
+    """Raises InvariantBroken for an event that only live clients get."""
     match event:
         case AnswerDelta():
             return {"kind": "answer", **_place(event), "text": event.text}
@@ -95,7 +95,7 @@ def from_json(data: Mapping[str, Any]) -> TurnEvent:
 
 
 def is_preview(data: Mapping[str, Any]) -> bool:
-    """Whether a stored event is a piece of a message that may never have been committed."""
+    """True if a stored event is a piece of a message that may never have been committed."""
     return data["kind"] in ("answer", "thought", "call")
 
 
@@ -128,7 +128,7 @@ def _compacting(data: Mapping[str, Any]) -> Compacting:
 
 
 def _error(told: Mapping[str, Any] | None) -> KelpieError | None:
-    """What is recorded of a run's failure, as the error that it was."""
+    """The recorded failure of a run, as the error that it was."""
     if told is None:
         return None
     kind, message = str(told["type"]), str(told["message"])

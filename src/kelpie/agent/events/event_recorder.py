@@ -54,7 +54,7 @@ def keep(tx: Tx, run: Run, record: EventRecord, events: Sequence[TurnEvent], at:
 def keep_end(
     tx: Tx, run: Run, record: EventRecord | None, events: Sequence[TurnEvent], begun: Sequence[RunId] = ()
 ) -> None:
-    """The same for the commit that ends a background run, whoever ends it: its stream never lacks an end."""
+    """The same for the commit that ends a background run, in every way it can end: its stream never lacks an end."""
     record = record or EventRecord(_END, 0, ())
     if record.cut:
         return
@@ -132,7 +132,7 @@ class StoredTurnStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether more events may follow: not after the stored end."""
+        """True if more events may follow: not after the stored end."""
         return not self._ended
 
     @property

@@ -4,7 +4,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 
 
 class StringField:
-    """Feeds on fragments of an object's text and gives back what is new of one top-level string field."""
+    """Takes fragments of an object's text and returns what is new of one top-level string field."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -69,7 +69,7 @@ class StringField:
         try:
             code = int(digits, 16)
         except ValueError:
-            return  # broken JSON: the committed message will tell
+            return  # broken JSON: the committed message has the text
         if 0xD800 <= code < 0xDC00:
             self._high = code
         elif 0xDC00 <= code < 0xE000:

@@ -35,7 +35,7 @@ class AnswerDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDelta:
-    """A piece of reasoning; `native` tells a reasoning model's own from an argument asked for."""
+    """A piece of reasoning; `native` distinguishes a reasoning model's own from a tool argument."""
 
     message_id: MessageId
     step_id: StepId
@@ -62,7 +62,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class MessageCommitted:
-    """A row of the history is durable. `previewed` says that its content went out as deltas before."""
+    """A row of the history is durable. `previewed` means that clients got its content as deltas before."""
 
     message: Message
     previewed: bool = False
@@ -83,7 +83,7 @@ class Compacting:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The last event of every turn. With an error, `stop_reason` tells its family and `error` the cause."""
+    """The last event of every turn. With an error, `stop_reason` is its family and `error` the cause."""
 
     run_id: RunId
     stop_reason: StopReason
@@ -98,14 +98,14 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Lagged:
-    """The listener was too slow and gets nothing more; the turn goes on, and the history will have it all."""
+    """The client was too slow and gets nothing more; the turn continues, and the history has everything."""
 
     run_id: RunId
 
 
 @dataclass(frozen=True, slots=True)
 class StepAbandoned:
-    """What was shown of this message counts for nothing: the server died in its step, which is done anew."""
+    """Previews of this message are void: the server died in its step, which runs again."""
 
     message_id: MessageId
     step_id: StepId
@@ -114,7 +114,7 @@ class StepAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class StreamCut:
-    """The stream of a background run grew over its bound and ends here; the run goes on without it."""
+    """The stream of a background run grew over its bound and ends here; the run continues without it."""
 
     run_id: RunId
 

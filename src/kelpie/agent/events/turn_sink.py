@@ -16,7 +16,7 @@ class TurnSink(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether more events may follow; a stored stream is complete with the commit that ends its run."""
+        """True if more events may follow; a stored stream is complete with the commit that ends its run."""
         ...
 
     def emit(self, event: TurnEvent) -> None:

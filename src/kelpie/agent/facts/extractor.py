@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from kelpie.actors.periodic import PeriodicWorker
 from kelpie.agent.facts.fact_commit import FactCommit
 from kelpie.agent.facts.model_answer import ExtractedFacts
-from kelpie.agent.facts.model_prompt import is_heard
+from kelpie.agent.facts.model_prompt import is_spoken
 from kelpie.agent.facts.model_question import Question, Reading, Unusable
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
@@ -30,7 +30,7 @@ from kelpie.storage.runs import steps
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-LOOK_EVERY_S = 30.0  # when nobody tells of a turn that has ended
+LOOK_EVERY_S = 30.0  # when no turn has ended and woken the worker
 AT_ONCE = 4
 ROWS_MAX = 100  # messages that are looked at in one go
 ROWS_MIN = 4
@@ -48,7 +48,7 @@ _log = logs.get("facts")
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What is to be looked at, and what is known. Without an agent there is nothing to do; `hindered` says why not."""
+    """Messages of an agent to extract facts from; `hindered` is the reason why it cannot be done now."""
 
     agent: Agent
     said: tuple[Message, ...]
@@ -70,7 +70,7 @@ class FactExtractor:
         self._world = world
         self._models = models
         self._pauses = pauses
-        self._learning = FactCommit(world, embeddings)
+        self._fact_commit = FactCommit(world, embeddings)
         self._live_agents = live_agents
         self._policy = policy
         self._worker = PeriodicWorker(self._round, failed=_report, retry_s=LOOK_EVERY_S)
@@ -87,7 +87,7 @@ class FactExtractor:
         return 0.0 if await self.work() else LOOK_EVERY_S
 
     async def work(self) -> bool:
-        """Looks at a piece of what was said to each of a few agents; False when nobody is due. Raises StorageError."""
+        """Extracts from some messages of each of a few agents; False when no agent is due. Raises StorageError."""
         now = self._world.clock.now()
         due = await self._world.database.read(lambda tx: fact_progress.due(tx, now, AT_ONCE))
         done = await asyncio.gather(*(self._look(state) for state in due), return_exceptions=True)
@@ -107,7 +107,7 @@ class FactExtractor:
         if not piece.said:
             await self._put_off(state, RETRY_S, None)
             return
-        heard = tuple(message for message in piece.said if is_heard(message))
+        heard = tuple(message for message in piece.said if is_spoken(message))
         after = replace(state, through=piece.said[-1].seq, failures=0, not_before=0, last_error=None)
         if not heard:
             await self._world.database.transact(lambda tx: fact_progress.change(tx, state, after))
@@ -117,7 +117,7 @@ class FactExtractor:
     async def _read(self, state: FactState, after: FactState, agent: Agent, heard: tuple[Message, ...]) -> None:
         question = Question(self._world, self._models, agent)
         try:
-            reading = await question.ask(await self._learning.before(agent, heard))
+            reading = await question.ask(await self._fact_commit.before(agent, heard))
         except ModelError as error:
             if error.kind in _REFUSED and state.failures >= REFUSED_MAX:
                 after = self._left_out(state, after, error)
@@ -137,7 +137,7 @@ class FactExtractor:
             after = self._left_out(state, after, error)
             reading = Reading(ExtractedFacts(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
-        await self._learning.commit(agent, state, after, reading)
+        await self._fact_commit.commit(agent, state, after, reading)
         self._live_agents.invalidate_spending(agent.id)
 
     def _left_out(self, state: FactState, after: FactState, error: Exception) -> FactState:
@@ -159,7 +159,7 @@ class FactExtractor:
             return None
         if (hindered := self._hindered(tx, agent, now)) is not None:
             return _Piece(agent, (), hindered)
-        # What a model could not answer is perhaps too much of it.
+        # A model that failed was perhaps given too much.
         rows = max(ROWS_MAX >> min(state.failures, 8), ROWS_MIN)
         return _Piece(agent, _within(fact_progress.messages_since(tx, state, rows)))
 
@@ -197,10 +197,10 @@ def _report(error: KelpieError) -> None:
 
 
 def _within(said: list[Message]) -> tuple[Message, ...]:
-    """As much of it as a model is given at once, and at least one message."""
+    """The first messages, as many as a model gets in one call, and at least one."""
     kept, chars = list[Message](), 0
     for message in said:
-        chars += len(message.said) if is_heard(message) else 0
+        chars += len(message.said) if is_spoken(message) else 0
         if kept and chars > CHARS_MAX:
             break
         kept.append(message)

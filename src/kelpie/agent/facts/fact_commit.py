@@ -1,5 +1,5 @@
-"""What was found in a conversation becomes memory: entities, facts in their places, and the record of the model calls
-that it took, all in the commit that also moves how far was looked. It happens as a whole or not at all."""
+"""Commit of extracted facts: entities, facts in their places, the record of the model calls, and the progress through
+the conversation. All of it is one commit."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 RUN_TYPE = "kelpie_fact_extraction"
-KNOWN_MAX = 40  # facts that a model is told of, so that it uses the same names
+KNOWN_MAX = 40  # known facts in the prompt, so that the model uses the same names
 
 
 class FactCommit:
@@ -33,7 +33,7 @@ class FactCommit:
         self._embeddings = embeddings
 
     async def before(self, agent: Agent, said: tuple[Message, ...]) -> Material:
-        """What a model has to see: what was said, and what is known of it already. Raises StorageError."""
+        """Material for the model: the messages, and the facts that are known already. Raises StorageError."""
         now = self._world.clock.now()
         words = " ".join(message.said for message in reversed(said))
 
@@ -46,9 +46,9 @@ class FactCommit:
         return Material(said, tuple(known.values())[:KNOWN_MAX])
 
     async def commit(self, agent: Agent, state: FactState, after: FactState, reading: Reading) -> bool:
-        """Writes it all down. False when somebody else has, or the history is gone. Raises StorageError."""
+        """Writes everything. False when another extraction has, or the history is gone. Raises StorageError."""
         now = self._world.clock.now()
-        told = [self._told(agent, reading, heard, now) for heard in reading.heard.facts]
+        told = [self._stated_fact(agent, reading, heard, now) for heard in reading.heard.facts]
         met = [Entity(each.name, each.kind, now, now, each.aliases) for each in reading.heard.entities]
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "fact", (agent.id,)))
         wanted = (used.get(agent.id), agent.embedding or await self._embeddings.default())
@@ -71,7 +71,7 @@ class FactCommit:
 
         return await self._world.database.transact(write)
 
-    def _told(self, agent: Agent, reading: Reading, heard: ExtractedFact, now: Micros) -> StatedFact:
+    def _stated_fact(self, agent: Agent, reading: Reading, heard: ExtractedFact, now: Micros) -> StatedFact:
         sources = [reading.said[number - 1] for number in heard.sources if 0 < number <= len(reading.said)]
         said_at = min((message.created_at for message in sources), default=reading.said[-1].created_at)
         since, ends = (_moment(text, agent.timezone, said_at) for text in (heard.valid_from, heard.valid_until))

@@ -1,6 +1,6 @@
-"""What a model has answered when it was asked for facts, read with care: bounded, and nothing of it trusted.
+"""Answer of a model that was asked for facts: its size is bounded, and nothing of it is trusted.
 
-An answer that has not the form that was asked for is refused as a whole; single entries that say nothing are left out.
+An answer in another form than the requested one is refused as a whole; single entries without content are left out.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""How a model is asked for the facts in a piece of a conversation, and the form in which it has to answer.
+"""Prompt that asks a model for the facts in a part of a conversation, and the form of its answer.
 
-What was said is quoted as data, each message under a number, and a model is told that nothing in it is an instruction.
+Messages are quoted as data, each under a number, and the prompt says that nothing in them is an instruction.
 """
 
 from collections.abc import Sequence
@@ -72,13 +72,13 @@ SCHEMA = _object(
 FORM = {"type": "json_schema", "json_schema": {"name": "facts", "strict": True, "schema": SCHEMA}}
 
 
-def is_heard(message: Message) -> bool:
-    """Whether a message is something that somebody said."""
+def is_spoken(message: Message) -> bool:
+    """True if a message is text of the user or the agent."""
     return message.role in (Role.user, Role.assistant) and bool(message.said.strip())
 
 
 def asked(said: Sequence[Message], known: Sequence[Fact], zone: ZoneInfo) -> str:
-    """What the model is asked about these messages; numbers begin with 1."""
+    """The question to the model about these messages; numbers begin with 1."""
     lines = [_line(number, message, zone) for number, message in enumerate(said, 1)]
     facts = [_known(number, fact) for number, fact in enumerate(known, 1)] or ["(none)"]
     return "\n".join(["<known_facts>", *facts, "</known_facts>", "<conversation>", *lines, "</conversation>"])

@@ -25,7 +25,7 @@ TRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a model is shown: what was said, and what is known already."""
+    """Input of the model: messages, and the facts that are known already."""
 
     said: tuple[Message, ...]
     known: tuple[Fact, ...]
@@ -33,7 +33,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that was answered, and by whom."""
+    """A model call that was answered, and the model that answered."""
 
     handle: str
     reply: Reply
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was found in what, and the calls that it took."""
+    """Facts that a model found, with its input and the calls it took."""
 
     heard: ExtractedFacts
     said: tuple[Message, ...]
@@ -69,7 +69,7 @@ class Question:
         """Raises ModelError when there is no answer, Unusable when there is one that cannot be read."""
         choice = self._choice()
         zone = dates.zone_of(self._agent.timezone)
-        talk = [self._said(Role.user, model_prompt.asked(material.said, material.known, zone))]
+        talk = [self._prepared(Role.user, model_prompt.asked(material.said, material.known, zone))]
         calls: list[Call] = []
         for left in reversed(range(TRIES)):
             try:
@@ -77,7 +77,7 @@ class Question:
             except ModelError as error:
                 if not calls:
                     raise
-                raise Unusable(str(error), tuple(calls)) from error  # else nobody would know what they cost
+                raise Unusable(str(error), tuple(calls)) from error  # else their cost would be lost
             text = "\n".join(part.text for part in call.reply.content if isinstance(part, Text))
             try:
                 return Reading(model_answer.read(text), material.said, material.known, tuple(calls))
@@ -85,7 +85,7 @@ class Question:
                 if not left:
                     raise Unusable(f"The answer of {choice.handle} could not be used: {error}", tuple(calls)) from error
                 again = model_prompt.REPAIR.format(error=error)
-                talk += [self._said(Role.assistant, text or "(nothing)"), self._said(Role.user, again)]
+                talk += [self._prepared(Role.assistant, text or "(nothing)"), self._prepared(Role.user, again)]
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _choice(self) -> ModelChoice:
@@ -116,7 +116,7 @@ class Question:
         reply = await complete(provider, request, handle=choice.handle, within_s=ASK_S)
         return Call(choice.handle, reply, at, self._world.clock.monotonic_ns() - began)
 
-    def _said(self, role: Role, text: str) -> PreparedMessage:
+    def _prepared(self, role: Role, text: str) -> PreparedMessage:
         world = self._world
         return PreparedMessage(
             Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),))

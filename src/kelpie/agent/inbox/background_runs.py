@@ -1,7 +1,7 @@
-"""The resource of background runs: accept one, and follow what it tells, from the beginning or after a break.
+"""Background runs API: accept one, and follow its events, from the beginning or after a disconnect.
 
-A run is stored with its input before it is acknowledged. What it tells is read from the database and nowhere else, so
-every follower sees the same, however late or slow it is, and holds up nobody.
+A run is stored with its input before it is acknowledged. Its events are read from the database and nowhere else, so
+every client sees the same, however late or slow it is, and holds up no other.
 """
 
 from collections.abc import AsyncGenerator
@@ -41,12 +41,12 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 BATCHES_READ = 64
-LOOK_S = 2.0  # how long a follower trusts that it would be told of news
+LOOK_S = 2.0  # a follower reads again after this time even without a notification
 RETRY_AFTER_S = 5.0
 
 
 class BackgroundRuns:
-    """Background runs of the caller's organisation."""
+    """Background runs of the caller's organization."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class BackgroundRuns:
         self._passport = caller.passport
 
     async def accept(self, agent_id: AgentId, send: SendRequest) -> Run:
-        """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
+        """Stores a run that its lane will play; the same messages under the same ids are the run they were before.
 
         Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and Conflict for
-        code that tells whom it works for.
+        tool code that sends to an agent which waits for it.
         """
         if self._passport is not None:
             send = on_behalf(send, agent_id, self._passport)
@@ -144,11 +144,11 @@ class BackgroundRuns:
         return await self.find(run_id)
 
     async def follow(self, run_id: RunId) -> AsyncGenerator[TurnEvent, None]:
-        """What the run has told and will tell, to its end. Raises NotFound, or StorageError when it stands still."""
+        """The events of the run, past and future, to its end. Raises NotFound, or StorageError when it stands still."""
         number = 0
-        with self._notifier.listen(run_id) as ear:
+        with self._notifier.listen(run_id) as subscription:
             while True:
-                ear.clear()
+                subscription.clear()
                 batches, status = await self._world.database.read(lambda tx, n=number: _look(tx, run_id, n))
                 for batch in batches:
                     number = batch.number
@@ -161,9 +161,9 @@ class BackgroundRuns:
                     continue
                 if status not in UNFINISHED:
                     raise NotFound("Stream", run_id)  # swept in the meantime
-                if ear.trouble is not None:
-                    raise ear.trouble
-                await ear.wait(LOOK_S)
+                if subscription.trouble is not None:
+                    raise subscription.trouble
+                await subscription.wait(LOOK_S)
 
     def _run(self, tx: Tx, run_id: RunId) -> Run:
         row_ownership.run(tx, self._organization, run_id)

@@ -1,6 +1,6 @@
-"""Whether a conversation is free: it has one turn at a time, and whoever asks for it by name does not wait in a queue.
+"""Check that a conversation is free: it has one turn at a time, and a client that names it does not wait in a queue.
 
-What a turn is, the tokens of the lane's jobs tell: a listener, or the run of a turn in the background.
+The tokens of the lane's jobs identify the turns: an event buffer, or the run of a turn in the background.
 """
 
 from kelpie.actors.dispatcher import Dispatcher
@@ -15,9 +15,9 @@ from kelpie.world.database import Database
 async def require_free(
     database: Database, dispatcher: Dispatcher[Activation], agent_id: AgentId, conversation: str
 ) -> None:
-    """Raises ConversationBusy while a turn is there that has not told its end.
+    """Raises ConversationBusy while a turn has not emitted its end.
 
-    Nothing is awaited after the last look, so whoever submits at once has the conversation.
+    Nothing is awaited after the last check, so a caller that submits at once has the conversation.
     """
     over: set[RunId] = set()
     while (run_id := _kept_by(dispatcher.kept_by(agent_id, conversation), over)) is not None:

@@ -1,7 +1,7 @@
-"""The door to cancelling: by agent, by run, by conversation, in whatever phase a run is.
+"""Cancellation API: by agent, by run, by conversation, in whatever phase a run is.
 
-A turn that this process works on is told and ends itself; a run that nobody works on is ended here, in one transaction.
-Either way the database has the last word: a run that has ended takes no commit of its turn any more. Whoever cancels is
+A turn that this process runs gets a request and ends itself; a run that no turn plays is ended here, in one
+transaction. Either way the database decides: a run that has ended takes no commit of its turn any more. The client is
 answered when nothing later can have an effect.
 """
 
@@ -48,14 +48,14 @@ Wanted = Callable[[RunId, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """Runs that nobody worked on and that have ended now; `said` tells whether the history has grown by it."""
+    """Runs that no turn played and that have ended now; `said` is true if the history has grown by it."""
 
     ids: tuple[RunId, ...]
     said: bool
 
 
 class Cancellations:
-    """Runs of the caller's organisation."""
+    """Runs of the caller's organization."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Cancellations:
         self._organization = caller.organization_id
 
     async def of_agent(self, agent_id: AgentId, run_ids: Sequence[str] | None = None) -> dict[str, str]:
-        """Ends the runs with these ids, or all of the agent's that have not ended, and tells of each.
+        """Ends the runs with these ids, or all of the agent's that have not ended, and reports each.
 
         "cancelled" means that the run is over and does nothing more, also when it was over before; "failed" that there
         is no such run, or that it could not be ended in time. Raises NotFound, StorageError, and Conflict when none are
@@ -122,14 +122,14 @@ class Cancellations:
         held = [work for work in told if work.has_begun and not work.over.is_set()]
         unborn = [work for work in told if not work.has_begun and work.send is not None]
         closed = await self._close_rest(agent_id, wanted, unborn, {work.run_id for work in held})
-        # One that was only taken up while this went on finds its run ended, and is told so as well.
+        # A turn that has begun meanwhile finds its run ended, and is cancelled as well.
         told += await self._end_live(agent_id, lambda run_id, _: run_id in closed.ids)
         failed = {work.run_id for work in told if work.has_begun and not work.over.is_set()}
         every = dict.fromkeys([*(work.run_id for work in told), *closed.ids])
         return {str(run_id): NOT_ENDED if run_id in failed else ENDED for run_id in every}
 
     async def _end_live(self, agent_id: AgentId, wanted: Wanted) -> list[ActiveTurn]:
-        """Tells turns of this process to end, and waits until those that have begun are over."""
+        """Asks turns of this process to end, and waits until those that have begun are over."""
         works = [work for work in self._underway.of(agent_id) if wanted(work.run_id, work.conversation)]
         for work in works:
             work.listener.cancellation.request()
@@ -143,7 +143,7 @@ class Cancellations:
     async def _close_rest(
         self, agent_id: AgentId, wanted: Wanted, unborn: Sequence[ActiveTurn], held: set[RunId]
     ) -> _Closed:
-        """Ends the runs that nobody works on. Raises StorageError."""
+        """Ends the runs that no turn plays. Raises StorageError."""
         at = self._world.clock.now()
 
         def write(tx: Tx) -> _Closed:
@@ -172,7 +172,7 @@ class Cancellations:
 
 
 def _none_active(kind: str, key: str) -> str:
-    """The words that clients match when there is nothing to cancel."""
+    """Error text that clients match when there is nothing to cancel."""
     return f"No active runs to cancel for {kind} {key}"
 
 
@@ -213,7 +213,7 @@ def _close(tx: Tx, left: UnfinishedRun, at: Micros) -> bool:
 
 
 def _open_calls(tx: Tx, left: UnfinishedRun) -> LeftOpen | None:
-    """What a run was about to answer. Calls that it has not taken up yet wait for others, and are left to them."""
+    """Calls that a run was about to answer. Calls whose answers it has not committed yet keep waiting."""
     run_id, given = left.run.id, left.given
     if given.request is not None and not messages.has_run(tx, run_id):
         return None
@@ -221,5 +221,5 @@ def _open_calls(tx: Tx, left: UnfinishedRun) -> LeftOpen | None:
 
 
 def _existing(tx: Tx, agent_id: AgentId, ids: Sequence[str]) -> set[str]:
-    """Which of the ids are runs of the agent."""
+    """Those of the ids that are runs of the agent."""
     return {run.id for run in runs.get_many(tx, ids) if run.agent_id == agent_id}

@@ -49,7 +49,7 @@ async def _parts(http: Http, parts: Sequence[Part], *, fetches: bool) -> tuple[P
 
 
 def _check_host(url: str) -> None:
-    """Raises InvalidInput for an address that nobody outside can reach."""
+    """Raises InvalidInput for an address that is not on the internet."""
     try:
         host = httpx.URL(url).host
     except httpx.InvalidURL as error:

@@ -56,7 +56,7 @@ class RunQueue:
         reply.add_done_callback(partial(self._done, run_id))
 
     def keeper(self, agent_id: AgentId, lane: str) -> RunId | None:
-        """The run that somebody listens to in a conversation, or waits for there."""
+        """The run that occupies the lane of a conversation or waits in it."""
         return _busy_with(self._dispatcher.kept_by(agent_id, lane))
 
     def _done(self, run_id: RunId, reply: Reply[None]) -> None:

@@ -1,5 +1,5 @@
-"""The way in for messages: from a client to the lane of a conversation. It waits for no turn, and a hot agent's message
-reads nothing from the database on its way."""
+"""Sending of messages: from a client to the lane of a conversation. It waits for no turn, and a message to an agent in
+memory reads nothing from the database on its way."""
 
 import asyncio
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ from kelpie.world.world import World
 
 
 class MessageSender:
-    """To agents of the caller's organisation."""
+    """Sends messages to agents of the caller's organization."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class MessageSender:
         self._passport = caller.passport
 
     async def send(self, agent_id: AgentId, send: SendRequest) -> TurnStream:
-        """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
+        """Hands messages to the agent; the turn continues when the client disconnects.
 
         The same messages under the same ids are the turn they were before, running or over.
 
         Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, StorageError, or
-        Conflict for code that asks whom it works for, if that is known before the turn begins; later troubles are told
-        by its last event.
+        Conflict for tool code that sends to an agent which waits for it, if that is known before the turn begins; a
+        later failure is in the last event.
         """
         await self._require(agent_id)
         if self._passport is not None:
@@ -95,7 +95,7 @@ class MessageSender:
     async def _known(self, agent_id: AgentId, send: SendRequest) -> TurnStream | None:
         """The turn that these messages are already. Raises Overloaded, StorageError."""
         if (running := self._running(agent_id, send)) is None:
-            if replay := await duplicate_sends.told_before(self._world.database, agent_id, send):
+            if replay := await duplicate_sends.find_replay(self._world.database, agent_id, send):
                 replay.emit(turn := TurnStream(replay.run.id))
                 return turn
             running = self._running(agent_id, send)  # nothing is awaited from here to the dispatcher
@@ -105,7 +105,7 @@ class MessageSender:
         return duplicate_sends.running(self._dispatcher.kept_by(agent_id, send.conversation), send)
 
     async def _require(self, agent_id: AgentId) -> None:
-        """Raises NotFound when the agent is not the caller's. A live one is asked itself: a hot turn reads nothing."""
+        """Raises NotFound when the agent is not the caller's. An agent in memory is asked itself, without a read."""
         live = self._dispatcher.handler(agent_id)
         if live is None:
             await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))

@@ -1,6 +1,6 @@
-"""What the code of a tool sends to an agent, it sends on behalf of the agent that called the tool.
+"""Messages that the code of a tool sends to an agent, on behalf of the agent that called the tool.
 
-The chain of its passport goes with the message, so that nobody is asked who waits for this very code to end: such a
+The chain of its passport goes with the message, so that no agent is asked that waits for this very code to end: such a
 message could never be answered, and it is refused before anything is stored.
 """
 
@@ -17,7 +17,7 @@ from kelpie.core.time import Micros
 
 
 def on_behalf(send: SendRequest, other: AgentId, passport: Passport) -> SendRequest:
-    """The send, with whose it is and who waits for it.
+    """The send, with the agents that wait for its answer.
 
     Raises Conflict for a cycle and when the chain is spent, and Forbidden for what is more than saying something.
     """
@@ -40,9 +40,9 @@ def on_behalf(send: SendRequest, other: AgentId, passport: Passport) -> SendRequ
 
 
 def _check_plain(send: SendRequest) -> None:
-    """Raises Forbidden: code speaks to agents, but it is no person, and says nothing of how they answer.
+    """Raises Forbidden for more than plain messages: code may not approve calls or change how agents answer.
 
-    A callback would be a way to the network for code that has none, and an approval a person's word.
+    A callback would give code without network access a way to the network; an approval must come from a person.
     """
     more = {
         "approvals": send.answers,

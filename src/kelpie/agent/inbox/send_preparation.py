@@ -1,4 +1,4 @@
-"""What a send brings along for its own turn, settled before the send is acknowledged: a model, and images.
+"""Preparation of a send that has its own model or images, before it is acknowledged.
 
 A plain send never comes here, so it costs no read.
 """

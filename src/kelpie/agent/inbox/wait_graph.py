@@ -1,11 +1,11 @@
-"""Who waits for whom: turns that stand still until another agent's lane has answered.
+"""Wait graph: the lanes whose turns wait for the answer of another agent's lane.
 
 A lane runs one turn at a time, so two lanes that wait for each other would wait for ever, be it directly or through
 others. Every wait is entered here before it begins, and one that would close a ring is refused. This sees the agents of
 one process; across processes the chain of a message and the time-out do it.
 
 Code that waits for an agent holds its place in the sandbox, and the agent may be busy with a turn whose code needs one.
-So one place of each level is kept from those who wait: whoever has it comes to an end.
+So one place of each level is kept free of waiting code: the code in it comes to an end.
 """
 
 from collections import Counter

@@ -33,7 +33,7 @@ class JournalPosition:
 
     @property
     def rests_on_history(self) -> bool:
-        """Whether a step of the turn is in the history already; its first commit only opens it."""
+        """True if a step of the turn is in the history already; its first commit only opens it."""
         return self.number > 1
 
     def after(self, run: Run) -> "JournalPosition":

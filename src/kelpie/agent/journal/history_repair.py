@@ -1,7 +1,8 @@
-"""Mending what an import, an edit by hand or an old bug has left in a history, so that it says what happened for good.
+"""Repair of a stored history that an import, a manual edit or an old bug has damaged.
 
-Calls without a result get one, results without a call and ids of nothing leave the context, and a wait that nobody can
-end is ended. What rightly waits and what a turn is at work on is never touched; mending twice changes nothing more.
+Calls without a result get one, results without a call and ids without a message leave the context, and a request that
+no client can answer is closed. Calls that rightly wait and rows of a running turn are never touched; a second repair
+changes nothing more.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ NO_TOOL = "The agent no longer has the tool."
 
 
 @dataclass(slots=True)
-class _Mending:
+class _Repair:
     """One context, row by row: what stays of it, and what was done."""
 
     tx: Tx
@@ -66,8 +67,8 @@ class _Mending:
         self.done.append(f"{asker.id}: added a placeholder result to {len(left)} call(s) without a result")
 
 
-def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
-    """Mends one context and tells what was done, a sentence each; nothing when it was whole."""
+def repair(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
+    """Repairs one context and returns what was done, a sentence each; nothing when it was intact."""
     pending, withdrawn = approvals.get(tx, agent_id, conversation), list[str]()
     if pending is not None and (why := _unanswerable(tx, pending, conversation)):
         withdraw(tx, pending, why, at)
@@ -76,19 +77,19 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
     ids = contexts.ids(tx, agent_id, conversation)
     rows = messages.get_many(tx, ids)
     spared = frozenset(row.id for row in rows if row.run_id in busy or (pending and row.id == pending.request))
-    mending = _Mending(tx, conversation, at, spared)
+    repairs = _Repair(tx, conversation, at, spared)
     for row in rows:
-        mending.take(row)
-    mending.close()
+        repairs.take(row)
+    repairs.close()
     if missing := len(ids) - len(rows):
-        mending.done.append(f"removed {missing} id(s) of missing or damaged messages from the context")
-    if mending.done:
-        contexts.replace(tx, agent_id, mending.kept, conversation)
-    return withdrawn + mending.done
+        repairs.done.append(f"removed {missing} id(s) of missing or damaged messages from the context")
+    if repairs.done:
+        contexts.replace(tx, agent_id, repairs.kept, conversation)
+    return withdrawn + repairs.done
 
 
 def _unanswerable(tx: Tx, pending: PendingCalls, conversation: str) -> str | None:
-    """Why nobody can end a wait any more by answering, if that is so."""
+    """The reason why no client can answer a pending request any more; None if one can."""
     ids, found = contexts.ids(tx, pending.agent_id, conversation), messages.get_many(tx, [pending.request])
     if not found or pending.request not in ids:
         return "The request is no longer in the context."
@@ -109,7 +110,7 @@ def _results(tx: Tx, asker: Message, ids: set[str]) -> Sequence[Message]:
 
 
 def _lost(asker: Message, calls: Sequence[ToolCall], at: Micros) -> Message:
-    """What stands for results that are gone. The time is in its id: it may be damaged itself and be made once more."""
+    """Placeholder row for lost results. Its id contains the time: the row may be damaged itself and be made again."""
     return Message(
         id=MessageId(f"{MessageId.prefix}-{stable_uuid(asker.id, f'mended {at}')}"),
         agent_id=asker.agent_id,

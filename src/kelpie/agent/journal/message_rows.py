@@ -81,7 +81,7 @@ def _thoughts_out(reply: Reply) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]
         calls.append(replace(call, arguments=orjson.dumps(arguments).decode()))
     if not calls:
         return reply.content, ()
-    # Text beside a call is thinking aloud for these types: what the person is told goes through a tool.
+    # Text beside a call is reasoning for these types: answers to the user go through a tool.
     aloud = [Reasoning(p.text, native=False) if isinstance(p, Text) else p for p in reply.content]
     return (*aloud, *thoughts), tuple(calls)
 
@@ -137,8 +137,8 @@ def nudge_row(run: Run, row_id: MessageId, step_id: StepId, nudge: str, at: Micr
     )
 
 
-def said_in(group_id: str, rows: Sequence[Message]) -> list[Message]:
-    """The rows of a turn in a group: they belong to it, and what the agent says has its name on it."""
+def with_group(group_id: str, rows: Sequence[Message]) -> list[Message]:
+    """The rows of a turn in a group: they get its id, and those of the agent get the agent as sender."""
     own = (Role.assistant, Role.tool)
     return [
         replace(row, group_id=group_id, sender_id=row.agent_id if row.role in own else row.sender_id) for row in rows

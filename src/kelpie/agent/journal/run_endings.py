@@ -115,7 +115,7 @@ def _clear_context(tx: Tx, agent_id: AgentId, conversation: str) -> None:
 
 
 def is_gone(tx: Tx, run: Run) -> bool:
-    """Whether the conversation that a turn runs in was deleted; the default one goes with its agent only."""
+    """True if the conversation that a turn runs in was deleted; the default one goes with its agent only."""
     return run.conversation_id is not None and not conversations.is_live(tx, run.conversation_id)
 
 
@@ -144,7 +144,7 @@ def orphan_records(
             row.step_id,
             result.call_id,
             took=used(result.call_id),
-            counted=True,  # nobody knows how far it came
+            counted=True,  # how far it came is unknown
         )
         for row in rows
         for result in row.tool_returns

@@ -15,7 +15,7 @@ from kelpie.agent.events.turn_events import MessageCommitted, committed_events
 from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.entries import CallToAnswer, CommitResult, StepEntry
-from kelpie.agent.journal.message_rows import call_records, nudge_row, said_in, tool_row
+from kelpie.agent.journal.message_rows import call_records, nudge_row, tool_row, with_group
 from kelpie.agent.journal.run_endings import ended, finish, is_gone, orphan_records
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.prompt.synthetic_results import cancelled, paused
@@ -63,7 +63,7 @@ def _write(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: Step
     if decision.nudge is not None:
         rows.append(nudge_row(run, frame.nudge_id, frame.step_id, decision.nudge, frame.at))
     if frame.group_id is not None:
-        rows = said_in(frame.group_id, rows)
+        rows = with_group(frame.group_id, rows)
     if answering := [row for row in rows if row.answers]:  # which the model is never shown
         messages.append(tx, answering)
     messages.append(tx, [row for row in rows if not row.answers], position.conversation)
@@ -113,7 +113,7 @@ def _events(rows: Sequence[Message], entry: StepEntry, loaded: AgentSnapshot) ->
 
 
 def _record_step(tx: Tx, entry: StepEntry, stop: StopReason | None, organization: OrganizationId) -> None:
-    """The record of the model call; the step that a turn ends with tells why it ended."""
+    """The record of the model call; the last step of a turn has the stop reason."""
     if (model := entry.model) is not None:
         steps.add(tx, model.step if stop is None else replace(model.step, stop_reason=stop), organization)
         if model.trace is not None:
@@ -153,9 +153,9 @@ def _recall(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: Ste
     ids = [*(row.id for row in entry.rows), entry.frame.tool_row_id, entry.frame.nudge_id]
     run = runs.get(tx, position.run.id)
     stop = None if run.status in UNFINISHED else run.stop_reason
-    # Whom it touched and whether it cleared the context is not known: the database has said that it was in doubt, so
-    # everybody looks again; calling the context cleared only makes the next turn read it once more.
-    known = {row.id: row for row in entry.rows}  # they were said, even if the history was emptied since
+    # The agents it touched and whether it cleared the context are unknown. After a commit of unknown outcome all agents
+    # reload; calling the context cleared only makes the next turn read it again.
+    known = {row.id: row for row in entry.rows}  # committed, even if the history was emptied since
     found = known | {row.id: row for row in messages.get_many(tx, ids)}
     rows = tuple(found[i] for i in ids if i in found)
     now = loaded_agent.refresh(tx, loaded)

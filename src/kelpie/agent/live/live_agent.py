@@ -116,7 +116,7 @@ class LiveConversation:
 
     @property
     def speaks_in_calls(self) -> bool:
-        """Whether thoughts and answers are read from tool calls: a matter of the agent type, not of the model."""
+        """True if thoughts and answers are read from tool calls: a matter of the agent type, not of the model."""
         return spec_of(self.loaded.agent.agent_type).inner_thoughts
 
     @property
@@ -213,7 +213,7 @@ class LiveAgent:
             each.forget()
 
     def invalidate_usage(self) -> None:
-        """What was spent and used must be read again."""
+        """Discards the known spending and usage: they are read again."""
         self.recorded += 1
         self.spent.clear()
         self.calls_used = None

@@ -1,6 +1,6 @@
 """Calls to the agents in memory: what they hold has changed, or a run was stored for them.
 
-Whoever commits such a change calls this before it answers its own client, so that no model call that begins after the
+Code that commits such a change calls this before it answers its own client, so that no model call that begins after the
 answer uses older data. Must never read or write the database.
 """
 
@@ -37,7 +37,7 @@ class StoredRunQueue(Protocol):
 
 
 class LiveAgents:
-    """All agents in memory, of every organisation. An agent that is not in memory is not loaded to be told."""
+    """All agents in memory, of every organization. An agent that is not in memory is not loaded for it."""
 
     def __init__(self, loaded: LoadedAgents, run_queue: StoredRunQueue) -> None:
         self._loaded = loaded
@@ -49,11 +49,11 @@ class LiveAgents:
             self._loaded.notify(agent_id, _reload)
 
     def reload_all(self) -> None:
-        """What every agent depends on has changed, such as the policy of an organisation."""
+        """Reloads every agent: something that all depend on has changed, such as the policy of an organization."""
         self._loaded.notify_all(_reload)
 
     def forget_context(self, agent_ids: Iterable[AgentId]) -> None:
-        """The history of these agents has changed as their models see it; they read all they hold again."""
+        """Makes these agents reload everything: the messages that their models see have changed."""
         for agent_id in agent_ids:
             self._loaded.notify(agent_id, _forget_context)
 

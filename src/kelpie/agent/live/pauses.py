@@ -19,7 +19,7 @@ class Pauses:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ends: dict[AgentId, tuple[Micros, int]] = {}  # until when by the wall, and by the clock that never jumps
+        self._ends: dict[AgentId, tuple[Micros, int]] = {}  # the end by the wall clock, and by the monotonic clock
 
     def until(self, agent: Agent) -> Micros | None:
         """Until when the agent is paused; None when it is not."""
@@ -27,7 +27,7 @@ class Pauses:
         if begin is None or until is None:
             return None
         now = self._clock.now()
-        if not begin <= now < until:  # a clock before the beginning was set back: nobody knows how much is left
+        if not begin <= now < until:  # a clock before the beginning was set back: the rest is unknown
             self._ends.pop(agent.id, None)
             return None
         return until if self._clock.monotonic_ns() < self._end(agent.id, until, now) else None

@@ -23,7 +23,7 @@ from kelpie.world.database import Database, Tx
 RELOADS_MAX = 8  # at once, should edits keep coming in
 
 
-class Forgotten(KelpieError):
+class HistoryDeleted(KelpieError):
     """The rows of this turn were deleted, and the model would be asked without the question."""
 
 
@@ -52,7 +52,7 @@ async def catch_up(database: Database, conversation: LiveConversation, position:
 
 
 async def _reload(database: Database, conversation: LiveConversation, position: JournalPosition) -> None:
-    """One snapshot for both: a history must not tell of an edit that the memory beside it does not have."""
+    """One snapshot for both: a history must not mention an edit that the memory beside it does not have."""
     known, forgotten, wanted = conversation.loaded, conversation.forgotten, conversation.context is None
     agent, spec = conversation.agent, conversation.spec
 
@@ -69,13 +69,13 @@ async def _reload(database: Database, conversation: LiveConversation, position: 
 
 def _refresh(tx: Tx, known: AgentSnapshot) -> AgentSnapshot:
     if known.conversation is not None and not conversations.is_live(tx, known.conversation.id):
-        raise Forgotten
+        raise HistoryDeleted
     return loaded_agent.refresh(tx, known)
 
 
 def _read_context(tx: Tx, agent: Agent, position: JournalPosition) -> Context:
     if position.rests_on_history and not messages.has_run(tx, position.run.id):
-        raise Forgotten
+        raise HistoryDeleted
     return load_context(tx, agent, position.conversation)
 
 

@@ -79,7 +79,7 @@ async def _spent(database: Database, live: LiveAgent, since: Micros) -> SpentAmo
 
 
 async def calls_used(database: Database, live: LiveAgent, now: Micros) -> QuotaUse:
-    """What the agent's calls have used in the running hour. Raises StorageError."""
+    """Usage of the agent's calls in the current hour. Raises StorageError."""
     agent_id, since = live.claim.agent_id, hour_of(now)
     for _ in range(READS_MAX):
         if live.calls_used is not None and live.calls_used[0] == since:

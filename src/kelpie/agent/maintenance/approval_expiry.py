@@ -1,4 +1,4 @@
-"""Calls that have waited too long for somebody's word: they are denied, and the turn goes on with that.
+"""Expiry of approvals: calls that have waited too long are denied, and the turn continues with the denial.
 
 The denial is a background run like any other, stored before anything else happens, so it goes through the agent's lane
 and survives a crash. Off unless the operator sets a time.
@@ -65,7 +65,7 @@ class ApprovalExpiry:
         if known := runs.get_many(tx, [run_id]):
             if known[0].status in UNFINISHED:
                 return None, False  # it is on its way
-            return None, withdraw(tx, pending, why, at)  # it came to nothing; nobody must wait for ever all the same
+            return None, withdraw(tx, pending, why, at)  # the run came to nothing; the wait must end all the same
         agent = agents.get(tx, pending.agent_id)
         if agent.stopped or approvals.get(tx, pending.agent_id, pending.conversation) != pending:
             return None, False

@@ -1,5 +1,5 @@
-"""What is cleared away or put in order in the background, piece by piece, so that others write in between.
-Nobody waits for it."""
+"""Cleanup of old rows in the background, in small transactions, so that turns can write in between.
+No client waits for it."""
 
 import asyncio
 import importlib

@@ -1,7 +1,7 @@
-"""Recovery of the runs that nobody works on: after a crash, and after a disk that failed for a while.
+"""Recovery of the runs that no turn plays: after a crash, and after a disk that failed for a while.
 
 Only finds them and hands them to their agents; what becomes of each is decided where its agent is loaded
-(`turn.recovery`). Works for no caller in particular, so it sees the agents of every organisation.
+(`turn.recovery`). Works for no caller in particular, so it sees the agents of every organization.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Recovery:
         self._authenticator = authenticator
 
     async def recover_all(self) -> None:
-        """Resumes or closes every run that nobody works on, a few agents at a time. Raises StorageError."""
+        """Resumes or closes every run that no turn plays, a few agents at a time. Raises StorageError."""
         for waiting in await self._database.read(unfinished.in_background):
             self._run_queue.submit(waiting)
         agent_ids = await self._database.read(unfinished.agents_with_unfinished)
@@ -60,9 +60,9 @@ class Recovery:
         await asyncio.gather(*(self._dispatcher.submit(agent_id, lane, partial(_resume, lane)) for lane in free))
 
     def reread_everything(self) -> None:
-        """A write may have happened and nobody can say which: agents in memory read themselves again before they go on.
+        """Makes the agents in memory reload before they continue: a write with an unknown outcome may have happened.
 
-        This is the one place for all resources. A client that sends such an edit again may be told that there is
+        This is the one place for all resources. A client that sends such an edit again may get the answer that there is
         nothing to do, and then no agent would learn of the change by name.
         """
         _log.warning("commit_outcome_unknown", "Commit outcome unknown; reloading live agents")

@@ -22,7 +22,7 @@ from kelpie.world.world import World
 
 TIMEOUT_S = 5.0
 AT_ONCE = 8
-LOOK_S = 5.0  # how long it may take until one is noticed that nobody has told of
+LOOK_S = 5.0  # longest delay for a due callback without a notification
 WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0)  # after each try that failed; then it is given up
 ERROR_CHARS_MAX = 500
 
@@ -52,10 +52,10 @@ class RunCallbacks:
         if owed:
             transport = self._world.http.transport(public=self._public)
             async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False) as client:
-                await asyncio.gather(*(self._tell(client, each) for each in owed))
+                await asyncio.gather(*(self._send(client, each) for each in owed))
         return 0.0 if len(owed) == AT_ONCE else LOOK_S
 
-    async def _tell(self, client: httpx.AsyncClient, owed: DueCallback) -> None:
+    async def _send(self, client: httpx.AsyncClient, owed: DueCallback) -> None:
         run = await self._world.database.read(lambda tx: _ended(tx, owed.run_id))
         if run is None:
             return  # deleted in the meantime
@@ -84,7 +84,7 @@ def _report(error: KelpieError) -> None:
 
 
 async def _post(client: httpx.AsyncClient, url: str, run: Run) -> tuple[int | None, str | None]:
-    """The status that came back, and what was wrong."""
+    """HTTP status of the response, and the error."""
     body = {
         "run_id": run.id,
         "status": run.status.value,

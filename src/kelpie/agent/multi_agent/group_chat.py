@@ -1,8 +1,8 @@
-"""A meeting: one message to a group, and what its members say to it and to each other.
+"""Group chat: one message to a group, and the answers of its members to it and to each other.
 
-The members' turns are ordinary turns in their own lanes, each journalled by itself; the meeting only decides who is
-asked what, and keeps nothing. So a crash leaves no meeting behind that anybody would have to end: the turns are taken
-up or closed like any other, and what was said stays. A member that fails is told to the others, and the rest go on.
+The members' turns are ordinary turns in their own lanes, each journalled by itself; the chat only decides which member
+is asked what, and stores nothing. So a crash leaves no chat behind: the turns are resumed or closed like any other, and
+their messages stay. When a member fails, the others get a note and continue.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Conflict, InvariantBroken, KelpieError
 from kelpie.core.ids import AgentId, GroupId, RunId
 
-WORDS_MAX = 50_000  # characters of one member's turn that the others are told
-ENDING = frozenset({StopReason.cancelled, StopReason.requires_approval})  # a member's turn that ends the meeting
+WORDS_MAX = 50_000  # characters of one member's turn that the others get
+ENDING = frozenset({StopReason.cancelled, StopReason.requires_approval})  # a member's turn that ends the chat
 
 
 @dataclass(frozen=True, slots=True)
-class Spoke:
-    """Something happened in a member's turn."""
+class MemberEvent:
+    """An event of a member's turn."""
 
     member: Agent
     run_id: RunId
@@ -36,8 +36,8 @@ class Spoke:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A member could not answer; the others go on."""
+class MemberFailed:
+    """A member could not answer; the others continue."""
 
     member: Agent
     error: KelpieError
@@ -45,62 +45,62 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The last event of every meeting. With an error nothing more could be said."""
+class ChatEnded:
+    """The last event of every group chat. With an error the chat could not continue."""
 
     stop_reason: StopReason
     usage: Usage
     step_count: int
     error: KelpieError | None = None
-    run_ids: tuple[RunId, ...] = ()  # of companions that the members' turns gave something to do
+    run_ids: tuple[RunId, ...] = ()  # of companions, started by the members' turns
 
 
-MeetingEvent = Spoke | Failed | Ended
+GroupChatEvent = MemberEvent | MemberFailed | ChatEnded
 
 
 class Listener:
-    """The ear of whoever wrote to the group: bounded, and never waited for."""
+    """Event buffer of the client that wrote to the group: bounded, and the chat never waits for it."""
 
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
-        self._events: deque[MeetingEvent] = deque()
+        self._events: deque[GroupChatEvent] = deque()
         self._news = asyncio.Event()
         self._over = False
 
-    def tell(self, event: MeetingEvent) -> None:
+    def emit(self, event: GroupChatEvent) -> None:
         """Adds an event; after the last one, or for a listener that lags, it is dropped."""
         if self._over:
             return
         if len(self._events) >= EVENTS_MAX:
             self._events.clear()
             slow = Conflict("The client read the stream too slowly. The turns continue; read the agents' messages.")
-            event = Ended(StopReason.error, Usage(), 0, slow)
+            event = ChatEnded(StopReason.error, Usage(), 0, slow)
         self._events.append(event)
-        self._over = isinstance(event, Ended)
+        self._over = isinstance(event, ChatEnded)
         self._news.set()
 
-    async def events(self) -> AsyncGenerator[MeetingEvent, None]:
-        """The events so far and to come; ends after Ended."""
+    async def events(self) -> AsyncGenerator[GroupChatEvent, None]:
+        """The events so far and to come; ends after ChatEnded."""
         while True:
             while self._events:
                 event = self._events.popleft()
                 yield event
-                if isinstance(event, Ended):
+                if isinstance(event, ChatEnded):
                     return
             self._news.clear()
             await self._news.wait()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What somebody contributed: the person who wrote to the group (no `speaker`), or a member."""
+class Contribution:
+    """Messages of one speaker: a member, or the user who wrote to the group (no `speaker`)."""
 
     speaker: AgentId | None
     messages: tuple[NewMessage, ...]
 
 
 class GroupChat:
-    """What the ways of leading a group have in common: who has heard what, and how a member is given the word."""
+    """One chat of a group: its messages, how many of them each member has seen, and the turns of its members."""
 
     def __init__(
         self,
@@ -109,37 +109,37 @@ class GroupChat:
         members: Sequence[Agent],
         leader: Agent | None,
         send: SendRequest,
-        ear: Listener,
+        listener: Listener,
     ) -> None:
         self.group = group
         self.members = tuple(members)
         self.leader = leader
         self.usage, self.step_count = Usage(), 0
         self.run_ids: tuple[RunId, ...] = ()
-        self.stopped: StopReason | None = None  # why nobody is given the word any more
-        self.failure: KelpieError | None = None  # of whoever failed last
+        self.stopped: StopReason | None = None  # why no member gets another turn
+        self.failure: KelpieError | None = None  # of the member that failed last
         self._sending = sending
         self._send = send
-        self._ear = ear
-        self._said = [Said(None, tuple(replace(m, group_id=group.id) for m in send.messages))]
+        self._listener = listener
+        self._said = [Contribution(None, tuple(replace(m, group_id=group.id) for m in send.messages))]
         self._heard: dict[AgentId, int] = {}
 
-    def news_for(self, member: Agent) -> tuple[NewMessage, ...]:
-        """What was said since this member last spoke, its own words left out."""
+    def new_messages_for(self, member: Agent) -> tuple[NewMessage, ...]:
+        """Messages since this member last spoke, without its own."""
         since = self._said[self._heard.get(member.id, 0) :]
         return tuple(message for said in since if said.speaker != member.id for message in said.messages)
 
-    async def give_word(self, member: Agent, note: str | None = None, *, aside: bool = False) -> str | None:
-        """One turn of a member on what is new to it; gives what it said, or None when it failed.
+    async def run_turn(self, member: Agent, note: str | None = None, *, aside: bool = False) -> str | None:
+        """Runs one turn of a member on the messages that are new to it; returns its answer, or None when it failed.
 
-        The note goes before what is new. What is said aside is not told to the others.
+        The note goes before the new messages. The other members do not get an answer given `aside`.
         """
-        heard, self._heard[member.id] = self.news_for(member), len(self._said)
+        heard, self._heard[member.id] = self.new_messages_for(member), len(self._said)
         asked = (self._note(note),) if note is not None else ()
         words = await self._turn(member, (*asked, *heard))
         if words is None or not aside:
             told = f"[{member.name} could not answer.]" if words is None else f"[{member.name} says:]\n{words}"
-            self._said.append(Said(member.id, (self._note(told, member),)))
+            self._said.append(Contribution(member.id, (self._note(told, member),)))
         return words
 
     def _note(self, text: str, speaker: Agent | None = None) -> NewMessage:
@@ -150,7 +150,7 @@ class GroupChat:
         try:
             turn = await self._sending.send(member.id, replace(self._send, messages=messages, group_id=self.group.id))
         except KelpieError as error:
-            return self._fail(Failed(member, error))
+            return self._fail(MemberFailed(member, error))
         said = list[str]()
         async with aclosing(turn.events()) as events:
             async for event in events:
@@ -160,22 +160,22 @@ class GroupChat:
                     raise InvariantBroken(f"{turn.run_id}: a group chat fell behind the turn of its own member")
                 if isinstance(event, MessageCommitted) and event.message.role is Role.assistant:
                     said.append(event.message.said)
-                self._ear.tell(Spoke(member, turn.run_id, event))
+                self._listener.emit(MemberEvent(member, turn.run_id, event))
         raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
 
     def _close(self, member: Agent, run_id: RunId, event: TurnEnded, said: Sequence[str]) -> str | None:
         self.usage, self.step_count = self.usage + event.usage, self.step_count + event.step_count
         self.run_ids += event.run_ids
         if event.error is not None:
-            return self._fail(Failed(member, event.error, run_id))
+            return self._fail(MemberFailed(member, event.error, run_id))
         if event.stop_reason in ENDING:
             self.stopped = event.stop_reason
         return "\n".join(text for text in said if text)[:WORDS_MAX]
 
-    def _fail(self, failed: Failed) -> None:
+    def _fail(self, failed: MemberFailed) -> None:
         self.failure = failed.error
-        self._ear.tell(failed)
+        self._listener.emit(failed)
 
     def close(self, reason: StopReason, error: KelpieError | None = None) -> None:
-        """The meeting is over."""
-        self._ear.tell(Ended(self.stopped or reason, self.usage, self.step_count, error, self.run_ids))
+        """Emits the end of the chat."""
+        self._listener.emit(ChatEnded(self.stopped or reason, self.usage, self.step_count, error, self.run_ids))

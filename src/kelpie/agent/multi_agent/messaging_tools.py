@@ -1,8 +1,8 @@
-"""The post between agents: tools with which one agent asks others and waits for what they say.
+"""Messaging tools: one agent asks others and waits for their answers.
 
-A question goes through the other agent's mailbox like anybody's message. While its sender waits it holds nothing but
-its own lane, and the wait ends with the sender's turn, with the answer, or with the time allowed. Whatever goes wrong
-on the other side is told to the sender's model as the result of its call and never ends the sender's turn.
+A question goes through the other agent's mailbox like a client's message. While its sender waits it holds nothing but
+its own lane, and the wait ends with the sender's turn, with the answer, or with the time allowed. A failure of
+the other agent is the result of the sender's call and never ends the sender's turn.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class _Letter:
 
 
 class MessagingTools:
-    """Carries questions between the agents of one organisation."""
+    """Carries questions between the agents of one organization."""
 
     def __init__(self, world: World, dispatcher: Dispatcher[Activation], waits: WaitGraph, settings: Settings) -> None:
         self._world = world
@@ -98,7 +98,7 @@ class MessagingTools:
         return list(await asyncio.gather(*(one(other) for other in found)))
 
     async def _ask(self, call: CallContext, other: AgentId, words: str, deadline: float) -> dict[str, Any]:
-        """What the other agent says to it. Raises ToolError."""
+        """The other agent's answer. Raises ToolError."""
         agent_letters.refuse_endless(call.chain)
         agent_letters.refuse_ring(call.chain, call.agent.id, other)
         here, there = (call.agent.id, call.conversation_id or DEFAULT_LANE), (other, DEFAULT_LANE)
@@ -127,7 +127,7 @@ class MessagingTools:
     def _hand_over(self, other: AgentId, send: SendRequest, letter: _Letter) -> None:
         async def deliver(activation: Activation) -> None:
             if letter.withdrawn:
-                return  # its sender has stopped waiting and was told that it would not arrive
+                return  # its sender has stopped waiting, with the result that it would not arrive
             letter.begun = True
             await activation.turn(send, letter.turn)
 
@@ -164,7 +164,7 @@ def _reply(letter: _Letter, other: AgentId, stop_reason: str) -> dict[str, Any]:
 
 
 def _bounded(said: Sequence[str]) -> list[str]:
-    """What was said, up to the bound; what is left out is told."""
+    """The texts up to the limit, with a note if something is left out."""
     kept, left = list[str](), REPLY_CHARS_MAX
     for text in said:
         if len(text) > left:

@@ -1,5 +1,5 @@
-"""The meetings that are going on in this process: one at a time in a group, and they go on whether or not anyone
-listens. They hold no agent and write nothing themselves, so ending them with the process loses nothing."""
+"""Running group chats of this process: one at a time in a group, and they continue when the client disconnects.
+They hold no agent and write nothing themselves, so ending them with the process loses nothing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _log = logs.get("agent")
 
 
 class RunningChats:
-    """Who meets at the moment."""
+    """Group chats that run now, by group."""
 
     def __init__(self) -> None:
         self._running: dict[GroupId, asyncio.Task[None]] = {}
@@ -29,19 +29,19 @@ class RunningChats:
     def begin(
         self, sending: MessageSender, group: Group, members: Sequence[Agent], leader: Agent | None, send: SendRequest
     ) -> Listener:
-        """Raises Conflict while the group is meeting already, and Overloaded when too many others are."""
+        """Raises Conflict while the group has a chat already, and Overloaded when too many chats run."""
         if group.id in self._running:
             raise Conflict(f"{group.id} is still processing another message. Send it again when that has finished.")
         if len(self._running) >= MEETINGS_MAX:
             raise Overloaded(
                 f"{MEETINGS_MAX} groups are already processing messages. Send it again later.", RETRY_AFTER_S
             )
-        ear = Listener(group.id)
-        meeting = GroupChat(sending, group, members, leader, send, ear)
-        task = asyncio.create_task(_run(meeting))
+        listener = Listener(group.id)
+        chat = GroupChat(sending, group, members, leader, send, listener)
+        task = asyncio.create_task(_run(chat))
         self._running[group.id] = task
         task.add_done_callback(lambda _: self._running.pop(group.id, None))
-        return ear
+        return listener
 
     async def close(self) -> None:
         """Ends what is going on; the members' turns have an end of their own."""
@@ -52,17 +52,17 @@ class RunningChats:
             await asyncio.wait(running)
 
 
-async def _run(meeting: GroupChat) -> None:
+async def _run(chat: GroupChat) -> None:
     try:
-        await lead(meeting)
+        await lead(chat)
     except asyncio.CancelledError:
-        meeting.close(
+        chat.close(
             StopReason.error,
             Overloaded("The server is shutting down. Send it again when the server is back.", RETRY_AFTER_S),
         )
         raise
     except KelpieError as error:
-        meeting.close(StopReason.error, error)
-    except Exception as error:  # noqa: BLE001 - logged, and whoever listens must hear an end even of a bug
-        _log.exception("group_chat_crashed", "Group chat ended by an unexpected error", group_id=meeting.group.id)
-        meeting.close(StopReason.error, InvariantBroken(f"{type(error).__name__}: {error}"))
+        chat.close(StopReason.error, error)
+    except Exception as error:  # noqa: BLE001 - logged, and the client must get an end even after a bug
+        _log.exception("group_chat_crashed", "Group chat ended by an unexpected error", group_id=chat.group.id)
+        chat.close(StopReason.error, InvariantBroken(f"{type(error).__name__}: {error}"))

@@ -1,6 +1,6 @@
-"""How groups are led: one function for each kind, which gives the members the word until there is a reason to end.
+"""Speaker selection in group chats: one function for each kind of group, which runs turns of its members until the end.
 
-Every way is bounded in turns. A leader that fails ends the meeting, for nobody else can lead it; a member that fails
+The number of turns is always bounded. A manager that fails ends the chat, for no other can lead it; a member that fails
 does not, unless all of them did.
 """
 
@@ -13,7 +13,7 @@ from kelpie.core.agents.groups import ManagerType
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Conflict
 
-TURNS_MAX = 100  # of one meeting, whatever the group asks for
+TURNS_MAX = 100  # of one chat, whatever the group asks for
 DYNAMIC_TURNS = 10  # of members, where the group names no number
 AT_ONCE = 10
 TERMINATION_TOKEN = "DONE!"
@@ -21,80 +21,80 @@ TERMINATION_TOKEN = "DONE!"
 Way = Callable[[GroupChat], Awaitable[None]]
 
 
-async def lead(meeting: GroupChat) -> None:
-    """Runs a meeting to its end."""
-    await WAYS[meeting.group.manager.type](meeting)
+async def lead(chat: GroupChat) -> None:
+    """Runs a chat to its end."""
+    await WAYS[chat.group.manager.type](chat)
 
 
-async def _round_robin(meeting: GroupChat) -> None:
+async def _round_robin(chat: GroupChat) -> None:
     """One after the other in the order of the group, once round or `max_turns` times in all."""
-    members, asked = meeting.members, meeting.group.manager.max_turns
+    members, asked = chat.members, chat.group.manager.max_turns
     spoke = False
     for turn in range(min(len(members) if asked is None else asked, TURNS_MAX)):
         member = members[turn % len(members)]
-        if not meeting.news_for(member):
-            break  # a group of one has nobody else to hear
-        spoke = await meeting.give_word(member) is not None or spoke
-        if meeting.stopped:
+        if not chat.new_messages_for(member):
+            break  # a group of one has no other member
+        spoke = await chat.run_turn(member) is not None or spoke
+        if chat.stopped:
             break
-    _end(meeting, answered=spoke or asked == 0)
+    _end(chat, answered=spoke or asked == 0)
 
 
-async def _supervisor(meeting: GroupChat) -> None:
-    """The leader says what the members are to do, all of them answer at once, the leader sums up."""
-    leader = _leader(meeting)
-    if await meeting.give_word(leader, _brief(meeting, BRIEF_ALL)) is None:
-        meeting.close(StopReason.error, meeting.failure)
+async def _supervisor(chat: GroupChat) -> None:
+    """The manager gives the members their tasks, all of them answer at once, the manager sums up."""
+    leader = _leader(chat)
+    if await chat.run_turn(leader, _brief(chat, BRIEF_ALL)) is None:
+        chat.close(StopReason.error, chat.failure)
         return
     places = asyncio.Semaphore(AT_ONCE)
 
     async def answer(member: Agent) -> None:
         async with places:
-            if not meeting.stopped:
-                await meeting.give_word(member)
+            if not chat.stopped:
+                await chat.run_turn(member)
 
-    if not meeting.stopped:
-        await asyncio.gather(*(answer(member) for member in meeting.members))
-    if not meeting.stopped and await meeting.give_word(leader, SUM_UP) is None:
-        meeting.close(StopReason.error, meeting.failure)
+    if not chat.stopped:
+        await asyncio.gather(*(answer(member) for member in chat.members))
+    if not chat.stopped and await chat.run_turn(leader, SUM_UP) is None:
+        chat.close(StopReason.error, chat.failure)
         return
-    meeting.close(StopReason.end_turn)
+    chat.close(StopReason.end_turn)
 
 
-async def _dynamic(meeting: GroupChat) -> None:
-    """The leader names who speaks next, until it says that all is done or the turns are used up."""
-    leader, manager = _leader(meeting), meeting.group.manager
+async def _dynamic(chat: GroupChat) -> None:
+    """The manager names the next speaker, until it reports the end or the turns are used up."""
+    leader, manager = _leader(chat), chat.group.manager
     token = manager.termination_token or TERMINATION_TOKEN
     turns = DYNAMIC_TURNS if manager.max_turns is None else manager.max_turns
-    note, misses = _brief(meeting, f"{NAME_NEXT} {token}"), 0
+    note, misses = _brief(chat, f"{NAME_NEXT} {token}"), 0
     for _ in range(min(turns, TURNS_MAX)):
-        chosen = await meeting.give_word(leader, note, aside=True)
+        chosen = await chat.run_turn(leader, note, aside=True)
         if chosen is None:
-            meeting.close(StopReason.error, meeting.failure)
+            chat.close(StopReason.error, chat.failure)
             return
-        if meeting.stopped or token.casefold() in chosen.casefold():
-            meeting.close(StopReason.end_turn)
+        if chat.stopped or token.casefold() in chosen.casefold():
+            chat.close(StopReason.end_turn)
             return
-        member = named(chosen, meeting.members)
+        member = named(chosen, chat.members)
         if member is not None:
-            await meeting.give_word(member)
+            await chat.run_turn(member)
             note = f"[{NAME_NEXT} {token}]"
         else:
             misses += 1
             if misses > 1:
                 break
             note = f"[That is not the name of a group member. {NAME_NEXT} {token}]"
-        if meeting.stopped:
+        if chat.stopped:
             break
-    meeting.close(StopReason.max_steps if not meeting.stopped else StopReason.end_turn)
+    chat.close(StopReason.max_steps if not chat.stopped else StopReason.end_turn)
 
 
-async def _through_leader(meeting: GroupChat) -> None:
+async def _through_leader(chat: GroupChat) -> None:
     """A group whose members work in the background is spoken to through the agent they work for."""
-    if await meeting.give_word(_leader(meeting)) is None:
-        meeting.close(StopReason.error, meeting.failure)
+    if await chat.run_turn(_leader(chat)) is None:
+        chat.close(StopReason.error, chat.failure)
     else:
-        meeting.close(StopReason.end_turn)
+        chat.close(StopReason.end_turn)
 
 
 WAYS: dict[ManagerType, Way] = {
@@ -118,20 +118,20 @@ def named(text: str, members: tuple[Agent, ...]) -> Agent | None:
     return found[min(places)[2]][2] if places else None
 
 
-def _brief(meeting: GroupChat, task: str) -> str:
-    members = "\n".join(f"- {m.name} ({m.id}){': ' + m.description if m.description else ''}" for m in meeting.members)
-    about = f" ({meeting.group.description})" if meeting.group.description else ""
+def _brief(chat: GroupChat, task: str) -> str:
+    members = "\n".join(f"- {m.name} ({m.id}){': ' + m.description if m.description else ''}" for m in chat.members)
+    about = f" ({chat.group.description})" if chat.group.description else ""
     return f"[You lead a group{about}. Its members:\n{members}\n{task}]"
 
 
-def _leader(meeting: GroupChat) -> Agent:
-    if meeting.leader is None:
-        raise Conflict(f"{meeting.group.id} has no manager agent. Set manager_agent_id.")
-    return meeting.leader
+def _leader(chat: GroupChat) -> Agent:
+    if chat.leader is None:
+        raise Conflict(f"{chat.group.id} has no manager agent. Set manager_agent_id.")
+    return chat.leader
 
 
-def _end(meeting: GroupChat, *, answered: bool) -> None:
-    if answered or meeting.stopped:
-        meeting.close(StopReason.end_turn)
+def _end(chat: GroupChat, *, answered: bool) -> None:
+    if answered or chat.stopped:
+        chat.close(StopReason.end_turn)
     else:
-        meeting.close(StopReason.error, meeting.failure)
+        chat.close(StopReason.error, chat.failure)

@@ -13,13 +13,13 @@ SPEAK = "send_message"
 
 @dataclass(frozen=True, slots=True)
 class TypeSpec:
-    """What makes a type: its tools, its way of going on, its prompt."""
+    """Definition of an agent type: its tools, its rule for the next step, its prompt."""
 
     base_tools: tuple[str, ...]
-    instructions: str | None  # None: whoever makes one must bring its own
+    instructions: str | None  # None: the client must give its own
     heartbeats: bool  # the model asks for its next step with `request_heartbeat`; otherwise any tool call goes on
     inner_thoughts: bool  # every tool call carries the model's thoughts in a `thinking` argument
-    must_call_tool: bool  # the model is told to call a tool in every step
+    must_call_tool: bool  # the model must call a tool in every step
     base_rules: BaseRules  # whether its base tools come with exit and continue rules; some models manage without
     boot_messages: bool  # whether a new one starts with a short exchange that shows how to answer
     memory_in_prompt: bool = True
@@ -30,7 +30,7 @@ class TypeSpec:
 
     @property
     def speaks_by_tool(self) -> bool:
-        """Whether it comes with a tool to speak with; otherwise what it writes is what it says."""
+        """True if the type answers with a tool; otherwise the text of its reply is the answer."""
         return SPEAK in self.base_tools
 
 

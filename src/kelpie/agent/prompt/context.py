@@ -1,7 +1,7 @@
-"""What the model sees of one conversation: the history, encoded once and weighed once.
+"""Context of one conversation, the messages that the model sees: each is encoded once and weighed once.
 
-Weights are bytes. How many tokens they are is estimated, by a scale that the provider's own count corrects. What is
-held is bounded: of a context that is longer than any prompt only the newest part is read and kept.
+Weights are bytes. The number of tokens is estimated, by a scale that the provider's own count corrects. Memory is
+bounded: of a context that is longer than any prompt only the newest part is read and kept.
 """
 
 from bisect import bisect_left
@@ -37,7 +37,7 @@ class Context:
     ) -> None:
         self.entries: list[PreparedMessage] = []
         self.pending = pending  # what it waits for
-        self.damaged = False  # what is stored had to be healed, and is worth mending
+        self.damaged = False  # the stored rows had to be repaired for the prompt
         self.scale = scale  # tokens as the provider counts them, to one that is estimated
         self._weights: list[int] = []  # of the entries up to and with each
         self._add(entries)
@@ -53,7 +53,7 @@ class Context:
         self._weights += islice(sums, 1, None)
 
     def _let_go(self) -> None:
-        """Drops the older half from memory, up to where somebody asked something: it is longer than any prompt."""
+        """Drops the older half from memory, up to an input: it is longer than any prompt."""
         later = range(len(self.entries) - CONTEXT_ROWS_MAX, len(self.entries))
         start = next((i for i in later if self.entries[i].message.role is Role.user), later[0])
         kept = self.entries[start:]
@@ -62,7 +62,7 @@ class Context:
 
     @property
     def weight(self) -> int:
-        """What the entries take together."""
+        """Weight of all entries together."""
         return self._weights[-1] if self._weights else 0
 
     def tokens(self, weight: int) -> int:
@@ -74,7 +74,7 @@ class Context:
         return int(tokens * BYTES_PER_TOKEN / self.scale)
 
     def counted(self, weight: int, tokens: int) -> None:
-        """Learns from a provider that so many bytes were so many tokens; one that does not count says nothing."""
+        """Corrects the scale by a provider's count of tokens; providers that do not count give 0."""
         if tokens > 0 and weight > 0:
             self.scale = min(max(tokens / tokens_in(weight), _SCALE_MIN), _SCALE_MAX)
 
@@ -83,7 +83,7 @@ class Context:
         self.scale = min(max(self.scale * 1.25, window / max(tokens_in(weight), 1)), _SCALE_MAX)
 
     def within(self, weight_max: int) -> list[PreparedMessage]:
-        """The entries, or the newest of them that fit, beginning with something the user said.
+        """The entries, or the newest of them that fit, beginning with a message of the user.
 
         However little fits, the user's last message and what followed it are there; long results lose their middle.
         """
@@ -103,7 +103,7 @@ class Context:
         return [entry for entry in self.entries if id(entry.message) in ids]
 
     def compacted(self, summary: PreparedMessage, kept: Sequence[Message]) -> "Context":
-        """What is left of it: a summary and the entries of these messages."""
+        """The context after a compaction: a summary and the entries of these messages."""
         return Context([summary, *self.entries_of(kept)], self.pending, self.scale)
 
 
@@ -130,5 +130,5 @@ def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
     context = Context([prepare(m, spec) for m in shown], pending)
     context.damaged = said is not found and shown != [m for m in said if not m.answers]  # if all of it was read
     if pending and (not shown or shown[-1].id != pending.request):
-        context.damaged = True  # nobody could end that wait by answering
+        context.damaged = True  # no client could answer that request
     return context

@@ -1,4 +1,4 @@
-"""What the model is shown: instructions, memory, history, tools. Pure functions over what the activation holds."""
+"""Prompt of the model: instructions, memory, history, tools. Pure functions over the data of the activation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def with_skills(text: str, skills: Sequence[Skill]) -> str:
 
 
 def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros) -> tuple[str, str]:
-    """The blocks as text, and what the agent is told about itself."""
+    """The blocks as text, and a note with the agent's id and the date."""
     spec = spec_of(agent.agent_type)
     numbered = spec.numbered_lines and agent.model.handle.partition("/")[0] in _COUNTS_LINES
     memory = render_blocks(blocks, numbered=numbered) if spec.memory_in_prompt else ""
@@ -86,7 +86,7 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 
 def packed_return(result: ToolReturn, at: Micros) -> str:
-    """A tool's result as the model reads it; it is told when a person let a call run with other arguments."""
+    """A tool's result as the model reads it; it says so when a person let a call run with other arguments."""
     changed = {} if result.ran_with is None else {"ran_with_arguments_changed_by_a_person": result.ran_with}
     return orjson.dumps(
         {"status": "OK" if result.ok else "Failed", "message": result.text, **changed, "time": shown_time(at)},

@@ -22,7 +22,7 @@ NOTHING_TOLD = "No summary could be made of them."
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a summary row says, and what the compaction came to, if that was noted."""
+    """Text of a summary row, and the statistics of its compaction if they were stored."""
 
     text: str
     stats: dict[str, Any] | None = None
@@ -31,7 +31,7 @@ class Summary:
 def summary_row(
     run: Run, row_id: MessageId, text: str, stats: CompactionStats | None, at: Micros, otid: str | None
 ) -> Message:
-    """The row for a summary; one that nobody asked for in a turn belongs to no run."""
+    """The row for a summary; one outside a turn belongs to no run."""
     packed: dict[str, Any] = {"type": ALERT, "message": f"{NOTE}\n{text}", "time": shown_time(at)}
     if stats is not None:
         packed["compaction_stats"] = stats.to_json()
@@ -48,7 +48,7 @@ def summary_row(
 
 
 def read_summary(message: Message) -> Summary:
-    """What a summary row says; of one that was written elsewhere, its message or its whole text."""
+    """Reads a summary row; of one that was written elsewhere, its message or its whole text."""
     packed = read_object(message.text) or {}
     told: Any = packed.get("message")
     if packed.get("type") != ALERT or not isinstance(told, str):

@@ -1,4 +1,4 @@
-"""The results of calls that were not run to their end, in the words that the model is told."""
+"""The results of calls that were not run to their end, as the model reads them."""
 
 from kelpie.core.conversations.messages import ToolCall, ToolReturn
 
@@ -17,7 +17,7 @@ def interrupted(call: ToolCall) -> ToolReturn:
 
 
 def lost(call: ToolCall) -> ToolReturn:
-    """What stands for the result of a call that cannot be read any more."""
+    """Placeholder for the result of a call that cannot be read any more."""
     return ToolReturn(call.id, call.name, False, LOST)
 
 

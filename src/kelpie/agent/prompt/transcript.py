@@ -17,7 +17,7 @@ _WHO = {Role.user: "user", Role.system: "system", Role.assistant: "assistant", R
 
 
 def transcript(said: Iterable[Message]) -> Iterator[str]:
-    """One text for each thing that was said or done."""
+    """One text for each message, call and result."""
     for message in said:
         if message.role is Role.summary:
             yield f"[summary of earlier messages] {read_summary(message).text}"

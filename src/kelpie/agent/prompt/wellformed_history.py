@@ -31,7 +31,7 @@ LeftOpen = tuple[Message, tuple[ToolCall, ...]]
 def healed(messages: Sequence[Message], waiting: MessageId | None = None) -> list[Message]:
     """The messages with orphaned results left out and missing results filled in, except for the reply that waits.
 
-    What somebody said to calls that waited is in their results, and no word for the model.
+    A person's answers to waiting calls are in the results of the calls, and not messages for the model.
     """
     shown: list[Message] = []
     open_calls: dict[str, Message] = {}

@@ -1,6 +1,6 @@
-"""The door to agents: make them, look at them, change them, start and stop them.
+"""Agents API: create, read, change, start and stop them.
 
-Everything is a read or a small transaction, after which the live activation is told, so nothing ever waits behind a
+Everything is a read or a small transaction, after which the live activation reloads, so nothing ever waits behind a
 turn.
 """
 
@@ -46,7 +46,7 @@ ALL = AgentQuery(show_hidden=True)
 
 
 class Agents:
-    """Agents of the caller's organisation."""
+    """Agents of the caller's organization."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class Agents:
             first_messages.write(tx, loaded_agent.AgentSnapshot(agent, hung, attached), first)
             if agent.facts is not None:
                 fact_progress.follow(tx, agent_id, agent.facts)
-            group = companions.hire(tx, agent, hung, companion) if companion else None
+            group = companions.create(tx, agent, hung, companion) if companion else None
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
 
         return self.with_status(await self._world.database.transact(write))
 
-    def _companion(self, now: Micros) -> companions.Hire:
+    def _companion(self, now: Micros) -> companions.PreparedCompanion:
         return companions.prepare(self._world.ids, now, self._settings.block_limit, self._caller)
 
     async def _model(self, new: NewAgent) -> ModelChoice:
@@ -156,15 +156,15 @@ class Agents:
         return [self.with_status(view) for view in found]
 
     async def count(self, query: AgentQuery = ALL) -> int:
-        """How many agents match, on all pages together."""
+        """Number of agents that match, on all pages together."""
         return await self._world.database.read(lambda tx: agents.count(tx, self._organization, query))
 
     def status(self, agent_id: AgentId) -> ActivationStatus:
-        """How the agent's activation is doing; says nothing about agents that do not exist."""
+        """Status of the agent's activation; does not check that the agent exists."""
         return self._dispatcher.status(agent_id)
 
     def with_status(self, view: AgentView) -> AgentView:
-        """What another door gives of an agent says nothing about its activation; this adds it."""
+        """The view with the status of the agent's activation, which views of other resources lack."""
         status = shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id))
         return replace(view, status=status, paused_until=self._pauses.until(view.agent))
 
@@ -188,7 +188,7 @@ class Agents:
             if "facts" in changes:
                 fact_progress.follow(tx, agent_id, changes["facts"])
             if changes.get("enable_sleeptime"):
-                companions.hire(
+                companions.create(
                     tx, agents.get(tx, agent_id), tuple(block_attachments.of_agent(tx, agent_id)), companion
                 )
             return agent_views.one(tx, agent_id, EVERYTHING)

@@ -1,13 +1,13 @@
-"""The door to checkpoints: an agent's whole memory as one document, and back.
+"""Checkpoints API: export an agent's whole memory as one document, and restore it.
 
 A restore is one transaction: a crash leaves the memory as it was before or as the checkpoint has it. Neither happens
 while the agent is at work, because half a turn is no memory. What other agents share is left as it is unless the caller
-says otherwise, and is told of.
+says otherwise, and is reported.
 """
 
 from dataclasses import dataclass
 
-from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.journal.history_repair import repair
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
@@ -58,7 +58,7 @@ def plan(memory: Memory, agent_id: AgentId) -> RestorePlan:
 
 
 class Checkpoints:
-    """Memory of the agents of the caller's organisation."""
+    """Memory of the agents of the caller's organization."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Checkpoints:
         change = Change(self._author, now, self._settings.block_rules.versions_kept)
         target = Target(agent_id, self._organization, change, overwrite_shared)
 
-        def read(tx: Tx) -> RestorePlan:  # checked where reads run, so that nobody else waits for a large one
+        def read(tx: Tx) -> RestorePlan:  # checked where reads run, so that no writer waits for a large one
             row_ownership.agent(tx, self._organization, agent_id)
             return plan(unseal(document, agent_id), agent_id)
 
@@ -126,7 +126,7 @@ class Checkpoints:
         checkpoint_recall.put(tx, target, wanted.recall)
         learnt = checkpoint_facts.put(tx, agent_id, wanted.learnt)
         for conversation in contexts.of_agent(tx, agent_id):
-            mend(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
+            repair(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
         agents.bump(tx, agent_id)
         restored = RestoreResult(
             blocks=len(wanted.blocks) - len(left),

@@ -1,4 +1,4 @@
-"""The door to context windows: where an agent's goes, and compaction on request, in any of its conversations."""
+"""Context window API: its usage, and compaction on request, in any conversation of an agent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from kelpie.world.world import World
 
 
 class ContextWindows:
-    """Agents of the caller's organisation."""
+    """Agents of the caller's organization."""
 
     def __init__(self, world: World, dispatcher: Dispatcher[Activation], caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -25,7 +25,7 @@ class ContextWindows:
         self._organization = caller.organization_id
 
     async def overview(self, agent_id: AgentId, conversation: ConversationId | None = None) -> WindowUsage:
-        """Where the window goes, in one of the agent's conversations or its default one. Raises NotFound."""
+        """Usage of the window, in one of the agent's conversations or its default one. Raises NotFound."""
         now = self._world.clock.now()
 
         def read(tx: Tx) -> WindowUsage:

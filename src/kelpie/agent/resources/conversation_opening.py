@@ -1,4 +1,4 @@
-"""The opening of a conversation: its row, its own copies of blocks, its instructions, and what it takes over.
+"""Opening of a conversation: its row, its own copies of blocks, its instructions, and the messages it starts with.
 
 Everything that must be drawn is drawn before the transaction; what is written here is all or nothing.
 """
@@ -48,7 +48,7 @@ class ConversationOpening:
     def write(
         self, tx: Tx, agent: Agent, made: Conversation, originals: Sequence[Block], shared: Sequence[MessageId]
     ) -> Conversation:
-        """Writes a conversation with its own blocks, its instructions and what it takes over."""
+        """Writes a conversation with its own blocks, its instructions and the messages it starts with."""
         copies = [
             replace(block, id=block_id, created_at=self.at, updated_at=self.at, version=1)
             for block, block_id in zip(originals, self.block_ids, strict=False)
@@ -72,12 +72,12 @@ def labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
 
 
 def taken_over(tx: Tx, agent_id: AgentId, thread: str, last: MessageId | None) -> list[MessageId]:
-    """What a fork begins with: what the model sees of its origin, up to a message if one is named. Raises NotFound."""
-    return [message.id for message in _finished(_up_to(_said(tx, agent_id, thread), last))]
+    """Ids of the first messages of a fork: the context of its origin, up to `last` if it is given. Raises NotFound."""
+    return [message.id for message in _finished(_up_to(_visible_messages(tx, agent_id, thread), last))]
 
 
-def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
-    """What the model sees of a thread, without its instructions."""
+def _visible_messages(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
+    """Messages of a thread that the model sees, without its instructions."""
     seen = messages.get_many(tx, contexts.ids(tx, agent_id, thread))
     return seen[1:] if seen and seen[0].role is Role.system else seen
 
@@ -95,6 +95,6 @@ def _up_to(said: Sequence[Message], last: MessageId | None) -> Sequence[Message]
 
 
 def _finished(said: Sequence[Message]) -> Sequence[Message]:
-    """Without a reply whose calls are not all answered: they are the origin's to answer, and it may be at it now."""
+    """Without a reply whose calls are not all answered: the origin answers them, perhaps just now."""
     left = left_open(said)
     return said if left is None else said[: said.index(left[0])]

@@ -1,4 +1,4 @@
-"""The door to conversations: open a thread of an agent, fork it, look at it, change it, close it.
+"""Conversations API: open a conversation of an agent, fork, read, change and close it.
 
 A conversation begins with its own copy of the agent's instructions. What is said in one never shows in another, except
 that a fork begins with what its origin's model sees.
@@ -34,7 +34,7 @@ DELETED = "The conversation was deleted before the request was answered."
 
 
 class Conversations:
-    """Conversations of the caller's organisation."""
+    """Conversations of the caller's organization."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Conversations:
         return await self._world.database.transact(write)
 
     async def lane(self, thread: ConversationId | AgentId) -> tuple[AgentId, str]:
-        """Whose thread it is, and in which of its lanes. Raises NotFound; whether an agent exists is not looked up."""
+        """Agent and lane of a thread. Raises NotFound for a conversation; does not check that an agent exists."""
         if isinstance(thread, AgentId):
             return thread, DEFAULT_LANE
         found = await self._world.database.read(lambda tx: rows.get(tx, self._organization, thread))
@@ -128,10 +128,10 @@ class Conversations:
         return changed
 
     async def delete(self, conversation_id: ConversationId) -> None:
-        """Closes a thread for good; what was said in it stays in the agent's history. Raises NotFound.
+        """Deletes a conversation; its messages stay in the agent's history. Raises NotFound.
 
-        A turn that runs in it waits for no model any more, ends and adds nothing but the results of tools that run;
-        calls that wait in it are not made.
+        A turn that runs in it stops waiting for its model, ends, and adds only the results of running tools; calls that
+        wait in it are not made.
         """
         now = self._world.clock.now()
 

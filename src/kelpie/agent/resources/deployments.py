@@ -1,4 +1,4 @@
-"""The door to deployments: looking at and removing all that was made for one of them."""
+"""Deployments API: list and delete everything that was created for a deployment."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -14,7 +14,7 @@ from kelpie.world.world import World
 
 
 class Deployments:
-    """Deployments of the caller's organisation."""
+    """Deployments of the caller's organization."""
 
     def __init__(
         self, world: World, agents: Agents, blocks: Blocks, groups: Groups, caller: Caller = DEFAULT_CALLER
@@ -28,17 +28,17 @@ class Deployments:
         }
 
     async def delete(self, deployment_id: str) -> list[DeployedItem]:
-        """Removes all of it and tells what. One by one: when it fails halfway, asking again removes the rest."""
+        """Removes the items one by one and returns them; when it fails halfway, a second call removes the rest."""
         gone: list[DeployedItem] = []
         for kind, remove in self._removers.items():
             for one in await self.entities(deployment_id, (kind,)):
                 try:
                     await remove(one.id)
                 except NotFound:
-                    continue  # somebody else was faster
+                    continue  # deleted by another request meanwhile
                 gone.append(one)
         return gone
 
     async def entities(self, deployment_id: str, kinds: Sequence[str] = KINDS) -> list[DeployedItem]:
-        """What belongs to the deployment, kind by kind, the oldest first."""
+        """Items of the deployment, kind by kind, the oldest first."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, deployment_id, kinds))

@@ -1,4 +1,4 @@
-"""The door to groups: who belongs together, who leads, which blocks they share, and speaking to all of them."""
+"""Groups API: members, manager and shared blocks of groups, and messages to all members."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,19 +28,19 @@ BLOCKS_MAX = 100
 
 
 class Groups:
-    """Groups of the caller's organisation."""
+    """Groups of the caller's organization."""
 
     def __init__(
         self,
         world: World,
         live_agents: LiveAgents,
         sending: MessageSender,
-        meetings: RunningChats,
+        running_chats: RunningChats,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._sending = sending
-        self._meetings = meetings
+        self._running_chats = running_chats
         self._live_agents = live_agents
         self._user = caller.user_id
         self._organization = caller.organization_id
@@ -147,7 +147,7 @@ class Groups:
         self._live_agents.reload((await self._world.database.transact(write)).agent_ids)
 
     async def messages(self, group_id: GroupId, query: MessageQuery) -> list[Message]:
-        """What was said in the group, oldest first. Raises NotFound for an unknown group or cursor."""
+        """Messages of the group, oldest first. Raises NotFound for an unknown group or cursor."""
 
         def read(tx: Tx) -> list[Message]:
             rows.get(tx, self._organization, group_id)
@@ -156,7 +156,7 @@ class Groups:
         return await self._world.database.read(read)
 
     async def reset_messages(self, group_id: GroupId) -> None:
-        """Deletes what was said in the group, and nothing else of its agents' histories. Raises NotFound."""
+        """Deletes the messages of the group, and nothing else of its agents' histories. Raises NotFound."""
 
         def write(tx: Tx) -> list[AgentId]:
             rows.get(tx, self._organization, group_id)
@@ -165,9 +165,9 @@ class Groups:
         self._live_agents.forget_context(await self._world.database.transact(write))
 
     async def send(self, group_id: GroupId, send: SendRequest) -> Listener:
-        """Says something to the group; its agents answer whether or not anyone listens.
+        """Sends messages to the group; its agents answer even when the client disconnects.
 
-        Raises NotFound, and Conflict when the group is empty, lacks an agent to lead it or is meeting already.
+        Raises NotFound, and Conflict when the group is empty, lacks an agent to lead it or has a running chat.
         """
 
         def read(tx: Tx) -> tuple[Group, list[Agent]]:
@@ -181,7 +181,7 @@ class Groups:
         if not members:
             raise Conflict(f"{group_id} has no agents. Add agents to the group before sending messages to it.")
         leader = known.get(group.manager.agent_id) if group.manager.agent_id else None
-        return self._meetings.begin(self._sending, group, members, leader, send)
+        return self._running_chats.begin(self._sending, group, members, leader, send)
 
     def _check_agents(self, tx: Tx, agent_ids: Sequence[AgentId], manager: Manager) -> None:
         for agent_id in (*agent_ids, *([manager.agent_id] if manager.agent_id else ())):

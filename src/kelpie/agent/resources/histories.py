@@ -1,7 +1,7 @@
-"""The door to the histories of agents: read them, empty them, compile their instructions anew, mend them."""
+"""Histories API: read, empty and repair the histories of agents, and compile their instructions again."""
 
 from kelpie.agent.definition import creation, first_messages, loaded_agent
-from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.journal.history_repair import repair as repair_history
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.prompt.rendering import system_text
@@ -20,7 +20,7 @@ from kelpie.world.world import World
 
 
 class Histories:
-    """Histories of the agents of the caller's organisation."""
+    """Histories of the agents of the caller's organization."""
 
     def __init__(self, world: World, agents: Agents, live_agents: LiveAgents, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -80,14 +80,14 @@ class Histories:
         return await (database.read(write) if dry_run else database.transact(write))
 
     async def repair(self, agent_id: AgentId) -> list[str]:
-        """Mends what is broken in the agent's history; tells what was done. Raises NotFound, StorageError."""
+        """Repairs the agent's history and returns what was done. Raises NotFound, StorageError."""
         at = self._world.clock.now()
 
         def write(tx: Tx) -> list[str]:
             row_ownership.agent(tx, self._organization, agent_id)
             waiting = (pending.conversation for pending in approvals.of_agent(tx, agent_id))
             lanes = dict.fromkeys((*contexts.of_agent(tx, agent_id), *waiting))
-            return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
+            return [done for lane in lanes for done in repair_history(tx, agent_id, lane, at)]
 
         done = await self._world.database.transact(write)
         if done:

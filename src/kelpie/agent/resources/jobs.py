@@ -1,4 +1,4 @@
-"""The door to jobs: look at long work that is not a turn, stop it, clear its record away."""
+"""Jobs API: list, cancel and delete records of long work that is not a turn."""
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.jobs import Job, JobQuery, JobStatus
@@ -10,7 +10,7 @@ from kelpie.world.world import World
 
 
 class Jobs:
-    """Jobs of the caller's organisation."""
+    """Jobs of the caller's organization."""
 
     def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -22,7 +22,7 @@ class Jobs:
         return await self._world.database.read(lambda tx: rows.get(tx, self._organization, job_id))
 
     async def delete(self, job_id: JobId) -> Job:
-        """Removes the record and gives it once more. Raises NotFound."""
+        """Removes the record and returns it. Raises NotFound."""
 
         def write(tx: Tx) -> Job:
             job = rows.get(tx, self._organization, job_id)
@@ -32,7 +32,7 @@ class Jobs:
         return await self._world.database.transact(write)
 
     async def cancel(self, job_id: JobId) -> Job:
-        """Marks a job as cancelled; whoever works on it sees that and stops. Raises NotFound, or Conflict when over."""
+        """Marks a job as cancelled; its worker sees that and stops. Raises NotFound, or Conflict when over."""
         now = self._world.clock.now()
 
         def write(tx: Tx) -> Job:

@@ -1,7 +1,7 @@
-"""One call of a tool by hand: it is run, and what came of it is put down.
+"""One manual call of a tool: it runs, and its outcome is recorded.
 
 A tool that works inside a commit is recorded by that same commit. One that works outside is recorded when it is over,
-also when whoever called it is gone; where that fails, nobody is told that it may simply be called again.
+also when the client has disconnected; when that fails, the error never suggests to simply repeat the call.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Work = Callable[[], Coroutine[Any, Any, Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is put down about a call, as far as it is known when it begins."""
+    """Record of a call, as far as it is known when the call begins."""
 
     caller: Caller
     agent: Agent | None
@@ -44,7 +44,7 @@ class Note:
     meter: UsageMeter = field(default_factory=UsageMeter)  # of what runs outside
 
     def put_down(self, tx: Tx, outcome: Outcome, ended: CallOutcome | None = None, reason: str | None = None) -> None:
-        """Records the call; without a word on how it ended, as its outcome says."""
+        """Records the call; without `ended`, success or error as the outcome says."""
         took = ResourceUse(since(self.began, self.ticks), outcome.cpu_us, outcome.memory_peak_bytes)
         ended = ended or (CallOutcome.success if outcome.ok else CallOutcome.error)
         passport, organization = self.caller.passport, self.caller.organization_id
@@ -53,7 +53,7 @@ class Note:
 
 
 def inside_of(tool: Tool) -> TransactionalTool | None:
-    """How a tool works inside a commit; None when it does not."""
+    """The tool as a function inside a commit; None when it runs outside."""
     return None if tool.tool_type is ToolType.custom else transactional(tool.name)
 
 
@@ -114,14 +114,14 @@ async def outside_of_commits(database: Database, work: Work, note: Note) -> Outc
 
 
 def failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
-    """What is told of a call that came to nothing."""
+    """Outcome of a call that failed."""
     text = f"Error executing function {tool.name}: {error}"
     cpu, peak = (error.cpu_us, error.memory_peak_bytes) if isinstance(error, ToolError) else (0, 0)
     return Outcome(text, ok=False, stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
 
 
 async def _given_up(database: Database, note: Note) -> None:
-    """Records a call that was ended because nobody waits for it any more."""
+    """Records a call that was ended because its client has disconnected."""
     try:
         took = Outcome("", ok=False, cpu_us=note.meter.cpu_us, memory_peak_bytes=note.meter.memory_peak_bytes)
         await database.transact(lambda tx: note.put_down(tx, took, CallOutcome.interrupted))
@@ -132,12 +132,12 @@ async def _given_up(database: Database, note: Note) -> None:
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that is not left half-way: who is told to stop waits for it first."""
+    """Result of work that must be completed: a cancelled caller waits for it first."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
         if not task.cancelled():
-            task.exception()  # nobody is left to be told
+            task.exception()  # retrieved; no caller is left to get it
         raise

@@ -1,4 +1,4 @@
-"""The door to running a tool by hand: one of an agent's, as the agent would, or a source that nobody has stored.
+"""Manual tool runs API: a client runs a tool of an agent, as the agent would, or source code that is not stored.
 
 Nothing is written into the agent's history, but the call is recorded like any other and needs the same permission. A
 tool that fails is a result and not an error of the request.
@@ -40,7 +40,7 @@ NO_SANDBOX = "its code needs a sandbox, and this server has none."
 
 @dataclass(frozen=True, slots=True)
 class ManualToolResult:
-    """What a tool gave. `value` is what it returned, as JSON, or its text where it has no other value."""
+    """Result of a tool. `value` is its return value as JSON, or its text where it has no other value."""
 
     tool: Tool
     outcome: Outcome
@@ -48,7 +48,7 @@ class ManualToolResult:
 
 
 class ManualToolRuns:
-    """Tools of the caller's organisation."""
+    """Tools of the caller's organization."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class ManualToolRuns:
 
 
 def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
-    """What the code of a tool may not make of other tools. Raises ToolError."""
+    """Raises ToolError for a tool that the code of another tool may not call."""
     refuse_endless(passport.chain)
     if approval_matching.needs_approval(agent.tool_rules, tool.name):
         raise ToolError(f"'{tool.name}' needs approval, so code cannot call it. Call the tool directly.")

@@ -1,4 +1,4 @@
-"""Messages of all agents of an organisation: listed, searched, and added from outside."""
+"""Messages of all agents of an organization: listed, searched, and added from outside."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from kelpie.world.world import World
 
 
 class MessageSearcher:
-    """The messages of all agents of the caller's organisation."""
+    """The messages of all agents of the caller's organization."""
 
     def __init__(self, world: World, embeddings: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -30,7 +30,7 @@ class MessageSearcher:
         return results.without(lambda each: each[0].lost)
 
     async def add(self, agent_id: AgentId, said: Sequence[NewMessage]) -> list[Message]:
-        """Puts messages that came about elsewhere into an agent's history; its model does not see them by itself.
+        """Adds messages from elsewhere to an agent's history; its model does not see them by itself.
 
         Raises NotFound.
         """

@@ -1,4 +1,4 @@
-"""The door to an agent's model outside of any turn: what it would be asked, and questions that leave no trace.
+"""Model previews API: the request that an agent's model would get, and questions to it that leave no trace.
 
 Nothing here is written anywhere, and no turn waits for it.
 """
@@ -42,7 +42,7 @@ class GeneratedText:
 
 
 class ModelPreviews:
-    """Agents of the caller's organisation."""
+    """Agents of the caller's organization."""
 
     def __init__(self, world: World, models: Models, settings: Settings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
@@ -53,7 +53,7 @@ class ModelPreviews:
     async def payload(
         self, thread: AgentId | ConversationId, said: Sequence[NewMessage], *, deltas: bool = False
     ) -> bytes:
-        """What the provider would be sent if these messages were, to an agent or in one of its conversations.
+        """Request that the provider would get if these messages were sent to an agent or one of its conversations.
 
         Raises NotFound, InvalidInput, ModelError.
         """

@@ -1,4 +1,4 @@
-"""The door to runs and steps: what happened, for people and SDKs to look at."""
+"""Runs API: records of runs and steps, for clients to read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from kelpie.world.database import Database, Tx
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What a step exchanged with its provider, with what is known of the step."""
+    """Request and response of a step's provider, with the records of the step."""
 
     trace: Trace
     step: Step
@@ -31,7 +31,7 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What an agent has spent: in all, and in the running period of its budget if it has one."""
+    """Spending of an agent: in all, and in the current period of its budget if it has one."""
 
     total: SpentAmount
     budget: Budget | None = None
@@ -44,7 +44,7 @@ class Spending:
 
 
 class Runs:
-    """Runs and steps of the caller's organisation."""
+    """Runs and steps of the caller's organization."""
 
     def __init__(self, database: Database, caller: Caller = DEFAULT_CALLER) -> None:
         self._database = database
@@ -75,7 +75,7 @@ class Runs:
         return await self._database.read(lambda tx: (self._run(tx, run_id), tool_calls.tools_of(tx, run_id)))
 
     async def spending(self, agent_id: AgentId, now: Micros) -> Spending:
-        """What the recorded steps of an agent have used. Raises NotFound."""
+        """Spending of an agent by its recorded steps. Raises NotFound."""
 
         def read(tx: Tx) -> Spending:
             row_ownership.agent(tx, self._organization, agent_id)
@@ -87,7 +87,7 @@ class Runs:
         return await self._database.read(read)
 
     async def trace(self, step_id: StepId) -> Traced | None:
-        """What went over the wire, if it is still kept and the step used a wire at all. Raises NotFound."""
+        """Request and response of a step, if they are still kept and it called a provider. Raises NotFound."""
 
         def read(tx: Tx) -> Traced | None:
             row_ownership.step(tx, self._organization, step_id)

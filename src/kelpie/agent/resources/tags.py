@@ -1,4 +1,4 @@
-"""The door to tags: those of agents and of blocks, merged."""
+"""Tags API: the tags of agents and of blocks, merged."""
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.paging import Page
@@ -7,7 +7,7 @@ from kelpie.world.database import Database
 
 
 class Tags:
-    """Tags of the caller's organisation."""
+    """Tags of the caller's organization."""
 
     def __init__(self, database: Database, caller: Caller = DEFAULT_CALLER) -> None:
         self._database = database

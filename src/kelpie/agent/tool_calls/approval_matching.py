@@ -44,7 +44,7 @@ def _as_tool(tool: ClientTool) -> Tool:
 
 
 def waits(call: ToolCall, rules: Sequence[ToolRule], client: AbstractSet[str]) -> Awaits | None:
-    """What the call waits for."""
+    """Kind of answer that the call waits for; None if it needs none."""
     if call.name in client:
         return Awaits.client
     return Awaits.approval if needs_approval(rules, call.name) else None

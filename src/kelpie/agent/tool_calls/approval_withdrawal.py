@@ -1,7 +1,7 @@
 """Withdrawal of a request for approval that will not be answered: every call of it gets a result that says so.
 
 What was answered before keeps its answer: a client's result is the result, a denial a denial; only nothing runs. One
-transaction, whoever asks for it. The lane, should a turn be at work in it, finds out with its next commit.
+transaction in every case. A turn that runs in the lane notices it with its next commit.
 """
 
 from typing import Any

@@ -96,7 +96,7 @@ PlannedCall = RefusedCall | TransactionalCall | ExternalCall | AwaitingCall | An
 
 @dataclass(frozen=True, slots=True)
 class CallDecisions:
-    """Decisions on the calls of one reply; `by_call` is None while nobody was asked. `client` names client tools."""
+    """Decisions on the calls of one reply; `by_call` is None before any was asked for. `client` names client tools."""
 
     client: AbstractSet[str] = frozenset()
     by_call: Mapping[str, CallAnswer] | None = None
@@ -160,7 +160,7 @@ def _denied(parsed: ParsedCall, refusal: Refusal) -> RefusedCall:
 
 
 def _will_count(planned: PlannedCall) -> bool:
-    """Whether it uses up a call of the agent's limit."""
+    """True if the call counts against the agent's limit."""
     runs = isinstance(planned, TransactionalCall | ExternalCall | AwaitingCall)
     return runs and not subject_of(planned.tool).harmless
 
@@ -227,7 +227,7 @@ def _plan(
 
 
 def _decision(call: ToolCall, agent: Agent, decisions: CallDecisions) -> tuple[Awaits | None, ApprovalDecision | None]:
-    """What the call still waits for, or the decision that lets it run."""
+    """The answer that the call still waits for, or the decision that lets it run."""
     decision = decisions.by_call.get(call.id) if decisions.by_call is not None else None
     if isinstance(decision, ApprovalDecision):
         return None, decision

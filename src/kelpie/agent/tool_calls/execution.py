@@ -125,7 +125,7 @@ async def run_outside(planned: ExternalCall, context: CallContext, ticks: Ticks)
 
 
 def since(began: int, ticks: Ticks) -> int:
-    """How many microseconds have gone by on the stopwatch."""
+    """Microseconds since `began` on the stopwatch."""
     return max(0, ticks() - began) // 1000
 
 

@@ -29,7 +29,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """What may be called next. `forced` means that a call must be made; `prefilled` are arguments by tool."""
+    """Tools that may be called next. `forced` means that a call must be made; `prefilled` are arguments by tool."""
 
     allowed: tuple[str, ...]
     forced: bool = False
@@ -43,7 +43,7 @@ def made_in(rows: Sequence[Message]) -> tuple[Made, ...]:
 
 
 def wants_end(rows: Sequence[Message], exits: AbstractSet[str]) -> bool:
-    """Whether the last reply among the rows of a turn would have ended it: by an answer, or by a tool that does."""
+    """True if the last reply among the rows of a turn would have ended it: by an answer, or by a tool that does."""
     reply = next((row for row in reversed(rows) if row.is_reply and row.step_id is not None), None)
     return reply is not None and (not reply.tool_calls or any(call.name in exits for call in reply.tool_calls))
 
@@ -56,9 +56,9 @@ def allowed_tools(
     *,
     ending: bool = False,
 ) -> AllowedTools:
-    """What may be called after the calls made so far. `tools` are all the agent has, `exits` those that end a turn.
+    """Tools that may be called after the calls so far. `tools` are all the agent has, `exits` those that end a turn.
 
-    With `ending` the model has tried to end the turn: what it owes must be called now.
+    With `ending` the model has tried to end the turn: tools that the rules require must be called now.
     """
     within = tuple(tool for tool in tools if not _used_up(rules, tool, made))
     if not made and (first := _first(rules, within)):
@@ -86,7 +86,7 @@ def owed(rules: Sequence[ToolRule], tools: Sequence[str], made: Sequence[Made]) 
 
 
 def one_at_a_time(rules: Sequence[ToolRule]) -> bool:
-    """Whether the order of calls matters, so that the model should make one in each step."""
+    """True if the order of calls matters, so that the model should make one in each step."""
     return any(r.type in _IN_ORDER for r in rules)
 
 
@@ -145,7 +145,7 @@ def _chosen(rule: ToolRule, output: str) -> str | None:
 
 
 def _value(text: str) -> tuple[str, Any]:
-    """What an output means, so that True is true and 4 is 4.0; with its kind, for True is not 1."""
+    """Kind and value of an output, so that True equals true and 4 equals 4.0; the kind keeps True apart from 1."""
     word = text.strip()
     if word.lower() in _WORDS:
         return "word", _WORDS[word.lower()]
@@ -156,7 +156,7 @@ def _value(text: str) -> tuple[str, Any]:
 
 
 def _without_parent(rules: Sequence[ToolRule], tool: str, last: str) -> bool:
-    """Whether the tool may only be called right after another, and that was not the last."""
+    """True if the tool may only be called right after another, and that was not the last."""
     return any(
         r.type == "parent_last_tool" and r.tool_name != last and tool in (r.options.get("children") or ())
         for r in rules

@@ -24,7 +24,7 @@ class CallSummary:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """What the tool rules say once the calls of a step are answered."""
+    """Demands of the tool rules once the calls of a step are answered."""
 
     owed: tuple[str, ...] = ()  # must be called before the turn ends
     next: tuple[str, ...] = ()  # one of these must be called now
@@ -52,7 +52,7 @@ def exits_of(spec: TypeSpec, tool_rules: Sequence[ToolRule]) -> frozenset[str]:
 
 
 def ruled(spec: TypeSpec, tool_rules: Sequence[ToolRule], tools: Sequence[str], made: Sequence[Made]) -> Ruled:
-    """What the tool rules ask for after the calls that the turn has made."""
+    """Demands of the tool rules after the calls that the turn has made."""
     found = rules.allowed_tools(tool_rules, tools, made, exits_of(spec, tool_rules))
     return Ruled(rules.owed(tool_rules, tools, made), found.allowed if found.forced else ())
 
@@ -92,7 +92,7 @@ def _ending(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[Call
 
 
 def _stop(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[CallSummary]) -> StopReason | None:
-    """Why the turn would end here, if no rule asked for more."""
+    """Reason for which the turn would end here, if no rule asked for more."""
     if ending := _ending(spec, tool_rules, calls):
         asked = not spec.heartbeats or any(c.heartbeat for c in ending)
         return StopReason.tool_rule if asked else StopReason.end_turn

@@ -1,6 +1,6 @@
-"""An agent in memory: what it holds, and the turns it runs. The dispatcher loads and unloads it.
+"""Activation of an agent in memory: its state, and the turns it runs. The dispatcher loads and unloads it.
 
-Loading also decides what becomes of the turns that an earlier process left unfinished; those that may go on do so
+Loading also closes or keeps the turns that an earlier process left unfinished; those that may go on do so
 before any new turn of their lane.
 """
 
@@ -15,7 +15,7 @@ from kelpie.agent.events.cancellation import Cancelled
 from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.agent.journal.commits import JournalPosition
-from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.journal.history_repair import repair
 from kelpie.agent.live.live_agent import Choose, LiveAgent, LiveConversation, chooser
 from kelpie.agent.live.reload import enter
 from kelpie.agent.prompt.context import load_context
@@ -43,58 +43,58 @@ _log = logs.get("agent")
 class Activation:
     """One agent in memory."""
 
-    def __init__(self, equipment: TurnDependencies, hot: LiveAgent) -> None:
-        self._equipment = equipment
-        self._hot = hot
-        self.stored_runs = StoredRuns(equipment, hot)
+    def __init__(self, dependencies: TurnDependencies, live: LiveAgent) -> None:
+        self._dependencies = dependencies
+        self._live = live
+        self.stored_runs = StoredRuns(dependencies, live)
 
     @classmethod
-    async def load(cls, equipment: TurnDependencies, node: Node, agent_id: AgentId) -> "Activation":
+    async def load(cls, dependencies: TurnDependencies, node: Node, agent_id: AgentId) -> "Activation":
         """Claims the agent and reads it. Raises NotFound, AgentStopped, StorageError."""
-        database = equipment.world.database
+        database = dependencies.world.database
         claim = await database.transact(lambda tx: ownership_fence.claim(tx, agent_id, node))
-        choose = chooser(equipment.models, equipment.context_window)
+        choose = chooser(dependencies.models, dependencies.context_window)
         # A read: a long history must not hold the writer.
-        hot, left = await database.read(lambda tx: _load(tx, claim, choose))
-        activation = cls(equipment, hot)
+        live, left = await database.read(lambda tx: _load(tx, claim, choose))
+        activation = cls(dependencies, live)
         for found in left:
-            await recovery.settle(activation.stored_runs, hot, found)
-        if hot.agent.stopped:
+            await recovery.settle(activation.stored_runs, live, found)
+        if live.agent.stopped:
             raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
         return activation
 
     @property
     def agent_id(self) -> AgentId:
-        return self._hot.agent.id
+        return self._live.agent.id
 
     @property
     def organization_id(self) -> OrganizationId:
-        return self._hot.agent.organization_id
+        return self._live.agent.organization_id
 
     def reload(self) -> None:
         """Reads settings, tools and blocks again before the next model call."""
-        self._hot.touch()
+        self._live.touch()
 
     def forget_context(self) -> None:
         """Reads the history again, too, before the next model call."""
-        self._hot.forget_contexts()
+        self._live.forget_contexts()
 
     def invalidate_spending(self) -> None:
         """Counts again what the agent has spent before it spends more."""
-        self._hot.invalidate_usage()
+        self._live.invalidate_usage()
 
     def check(self, send: SendRequest) -> None:
         """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
-        lane = self._hot.find(send.conversation)
-        if lane and lane.context and lane.context.pending and not send.answers:
-            raise refuse_while(lane.context.pending)
+        conversation = self._live.find(send.conversation)
+        if conversation and conversation.context and conversation.context.pending and not send.answers:
+            raise refuse_while(conversation.context.pending)
 
     async def turn(self, send: SendRequest, turn: TurnStream) -> None:
-        """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
+        """Runs one turn and emits all of its events. Raises StorageError, after the client got the error."""
         try:
             await self.stored_runs.resume(send.conversation)
             turn.cancellation.begin()
-            with self._equipment.underway.working(self.agent_id, send.conversation, turn):
+            with self._dependencies.underway.working(self.agent_id, send.conversation, turn):
                 await self._new_turn(send, turn)
         except Cancelled:
             turn.emit(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
@@ -106,7 +106,7 @@ class Activation:
         except KelpieError as error:
             turn.break_off(error)
             raise
-        except Exception as error:  # raised again; whoever listens must hear an end even of a bug
+        except Exception as error:  # raised again; the client must get an end even after a bug
             _log.exception(
                 "turn_crashed", "Turn ended by an unexpected error", run_id=turn.run_id, agent_id=self.agent_id
             )
@@ -114,70 +114,70 @@ class Activation:
             raise
 
     async def _stored_end(self, run_id: RunId) -> TurnEnded:
-        """The end of a turn whose run was ended under it."""
-        run = await self._equipment.world.database.read(lambda tx: runs.get(tx, run_id))
+        """The end of a turn whose run was ended by another request."""
+        run = await self._dependencies.world.database.read(lambda tx: runs.get(tx, run_id))
         reason = run.stop_reason or StopReason.cancelled
         return TurnEnded(run_id, reason, run.usage, run.step_count, None, detail=run.stop_detail)
 
     async def _new_turn(self, send: SendRequest, turn: TurnStream) -> None:
-        world, conversation = self._equipment.world, send.conversation
-        lane = await enter(world.database, self._hot, conversation)
-        if lane.context is not None and lane.context.damaged:
-            await self._mend(lane)
+        world, conversation_id = self._dependencies.world, send.conversation
+        conversation = await enter(world.database, self._live, conversation_id)
+        if conversation.context is not None and conversation.context.damaged:
+            await self._repair(conversation)
         run = Run(
             id=turn.run_id,
             agent_id=self.agent_id,
             status=RunStatus.running,
             created_at=world.clock.now(),
-            conversation_id=ConversationId(conversation) if conversation else None,
+            conversation_id=ConversationId(conversation_id) if conversation_id else None,
             metadata=send.metadata,
             request_config=send.request_config,
         )
         again = None
         if turn.messages:  # perhaps they were answered while this waited for its lane
-            again = await duplicate_sends.told_before(world.database, self.agent_id, send)
-        start = again or await approval_answers.begin(world.database, lane, send.given)
+            again = await duplicate_sends.find_replay(world.database, self.agent_id, send)
+        start = again or await approval_answers.begin(world.database, conversation, send.given)
         if isinstance(start, Replay):
             start.emit(turn)
             return
-        position = JournalPosition(self._hot.claim, run, 0, conversation)
-        opened = open_turn(self._equipment, self._hot, lane, position, start, turn)
+        position = JournalPosition(self._live.claim, run, 0, conversation_id)
+        opened = open_turn(self._dependencies, self._live, conversation, position, start, turn)
         with (
-            self._hot.using(lane),
-            lane.overridden(start.input.override),
+            self._live.using(conversation),
+            conversation.overridden(start.input.override),
             logs.bind(run_id=run.id, agent_id=run.agent_id),
         ):
             await opened.begin()
 
-    async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> CompactionResult:
-        """Compacts a conversation because somebody asked for it. Raises CallerError, ModelError, StorageError."""
-        world = self._equipment.world
-        await self.stored_runs.resume(conversation)
-        lane = await enter(world.database, self._hot, conversation)
-        thread = ConversationId(conversation) if conversation else None
+    async def compact(self, conversation_id: str, given: Mapping[str, Any] | None) -> CompactionResult:
+        """Compacts a conversation at a client's request. Raises CallerError, ModelError, StorageError."""
+        world = self._dependencies.world
+        await self.stored_runs.resume(conversation_id)
+        conversation = await enter(world.database, self._live, conversation_id)
+        thread = ConversationId(conversation_id) if conversation_id else None
         now, told = world.clock.now(), {"run_type": RUN_TYPE}
         run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, now, conversation_id=thread, metadata=told)
-        with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
-            position = JournalPosition(self._hot.claim, run, 0, conversation)
-            bounds = lane.permissions(self._equipment.policy)
-            return await on_request(world, self._equipment.models, self._hot, lane, position, bounds, given)
+        with self._live.using(conversation), logs.bind(agent_id=self.agent_id):
+            position = JournalPosition(self._live.claim, run, 0, conversation_id)
+            bounds = conversation.permissions(self._dependencies.policy)
+            return await on_request(world, self._dependencies.models, self._live, conversation, position, bounds, given)
 
-    async def _mend(self, lane: LiveConversation) -> None:
-        """Makes the repairs last that the prompt would need again and again. Raises StorageError."""
-        claim, at = self._hot.claim, self._equipment.world.clock.now()
+    async def _repair(self, conversation: LiveConversation) -> None:
+        """Stores the repairs that every prompt would need again. Raises StorageError."""
+        claim, at = self._live.claim, self._dependencies.world.clock.now()
 
         def write(tx: Tx) -> list[str]:
             ownership_fence.advance(tx, claim)
-            return mend(tx, claim.agent_id, lane.conversation, at)
+            return repair(tx, claim.agent_id, conversation.conversation, at)
 
-        done = await self._equipment.world.database.transact(write)
-        lane.reread()
+        done = await self._dependencies.world.database.transact(write)
+        conversation.reread()
         if done:
             _log.warning(
                 "history_repaired",
                 "Message history repaired",
                 agent_id=claim.agent_id,
-                conversation=lane.conversation,
+                conversation=conversation.conversation,
                 done=done,
             )
 

@@ -1,4 +1,4 @@
-"""The turns that this process has accepted or taken up and not finished: what can be told to end, and waited for.
+"""Active turns of this process, accepted or resumed and not finished: they can be cancelled and waited for.
 
 It knows nothing that is not also in the database or lost with the process, and nothing is ever done because of it.
 """
@@ -14,7 +14,7 @@ from kelpie.core.ids import AgentId, RunId
 
 
 class Listener(Protocol):
-    """Whoever a turn tells what happens."""
+    """Receiver of a turn's events."""
 
     run_id: RunId
     cancellation: Cancellation
@@ -42,7 +42,7 @@ class ActiveTurn:
 
 
 class ActiveTurns:
-    """By agent, oldest first."""
+    """The active turns by agent, oldest first."""
 
     def __init__(self) -> None:
         self._works: dict[AgentId, dict[RunId, ActiveTurn]] = {}
@@ -55,7 +55,7 @@ class ActiveTurns:
         return work
 
     def remove(self, work: ActiveTurn) -> None:
-        """It is over; whoever waits for that goes on."""
+        """Removes a turn that is over, and wakes those who wait for its end."""
         work.over.set()
         works = self._works.get(work.agent_id, {})
         if works.get(work.run_id) is work:
@@ -77,13 +77,13 @@ class ActiveTurns:
             self.remove(work)
 
     def leave(self, agent_id: AgentId, conversation: str) -> None:
-        """A conversation is gone: no turn that has begun in it waits for a model any more. Nobody waits for its end."""
+        """Cancels the turns of a deleted conversation that have begun. Does not wait for their end."""
         for work in self.of(agent_id):
             if work.conversation == conversation and work.has_begun:
                 work.listener.cancellation.request(spare_tools=True)
 
     def has_any(self) -> bool:
-        """Whether a turn of any agent is under way."""
+        """True if a turn of any agent runs or waits."""
         return bool(self._works)
 
     def of(self, agent_id: AgentId) -> list[ActiveTurn]:

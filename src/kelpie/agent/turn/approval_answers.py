@@ -124,7 +124,7 @@ def _again(tx: Tx, conversation: LiveConversation, sent: RunInput) -> TurnStart 
 
 
 def _known(answer: CallAnswer, first: RunInput) -> bool:
-    """Whether a run had this very answer; one to the whole request stands for one to each call."""
+    """True if a run had this very answer; one to the whole request stands for one to each call."""
     if isinstance(answer, ApprovalDecision) and answer.call_id in ("", first.request):
         return bool(first.answers) and all(_same(replace(answer, call_id=one.call_id), one) for one in first.answers)
     return any(_same(answer, one) for one in first.answers)

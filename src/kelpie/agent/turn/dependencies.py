@@ -38,9 +38,9 @@ class TurnDependencies:
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
     policy: Policy = NO_POLICY  # what the server's settings permit every agent
-    broadcast: RunNotifier = field(default_factory=RunNotifier)  # tells who follows a background run that there is news
+    broadcast: RunNotifier = field(default_factory=RunNotifier)  # wakes the followers of background runs
 
     def runner(self, tool: Tool) -> ExternalTool | None:
-        """What runs a tool that does not run inside a commit; None when nothing does."""
+        """The runner of a tool that does not run inside a commit; None when there is none."""
         built_in = None if tool.tool_type is ToolType.custom else self.outside.get(tool.name)
         return built_in or self.external

@@ -1,7 +1,7 @@
-"""Messages that come again under the ids that their client gave them: whoever lost the answer gets it after all.
+"""Duplicate sends: a client that lost the answer sends the same messages again, under the ids that it gave them.
 
-While their turn runs, one more ear listens to it; afterwards what it has committed is told again. Nothing is said or
-run twice. What failed is tried anew, and other words under the same ids are other messages.
+While their turn runs, the client gets a second stream of it; afterwards the committed messages are emitted again.
+Nothing runs twice. A turn that failed runs again, and another text under the same ids is another message.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from kelpie.world.database import Database, Tx
 
 
 def can_come_again(sent: SendRequest | RunInput) -> bool:
-    """Whether it would be known: all its messages have an id of the client's."""
+    """True if a duplicate could be recognised: all messages have an id of the client."""
     return bool(sent.messages) and all(message.otid is not None for message in sent.messages)
 
 
 def running(tokens: Iterable[object], send: SendRequest) -> TurnStream | None:
-    """The turn that answers these very messages now, of those that a lane has."""
+    """The running turn of a lane that answers these very messages."""
     for token in tokens:
         if isinstance(token, TurnStream) and not token.has_ended and token.messages == send.messages:
             return token
@@ -41,8 +41,8 @@ def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run |
     return run if (run.conversation_id or "") == conversation and run.status is not RunStatus.failed else None
 
 
-async def told_before(database: Database, agent_id: AgentId, send: SendRequest) -> Replay | None:
-    """What came of these messages, if their turn is over and the history still has it. Raises StorageError."""
+async def find_replay(database: Database, agent_id: AgentId, send: SendRequest) -> Replay | None:
+    """The earlier turn of these messages, if it is over and the history still has it. Raises StorageError."""
 
     def read(tx: Tx) -> Replay | None:
         run = find(tx, agent_id, send.conversation, send.given)

@@ -20,7 +20,7 @@ from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.entries import ModelRecord
 from kelpie.agent.journal.message_rows import answered_by, input_row, reply_row, step_record
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
-from kelpie.agent.live.reload import Forgotten, catch_up
+from kelpie.agent.live.reload import HistoryDeleted, catch_up
 from kelpie.agent.live.spending import BudgetExhausted
 from kelpie.agent.prompt.wellformed_history import LeftOpen
 from kelpie.agent.turn.approval_answers import TurnStart
@@ -92,7 +92,7 @@ class Turn:
             try:
                 state.sink.cancellation.check()
                 await catch_up(self._world.database, state.conversation, state.position)
-            except (Forgotten, Cancelled):
+            except (HistoryDeleted, Cancelled):
                 await self._committer.end(StopReason.cancelled)
                 return
             if not await self._tools.take_answers(state.waited):
@@ -115,7 +115,7 @@ class Turn:
         while continues:
             try:
                 reply = await self._model.ask()
-            except (ModelError, Cancelled, Forgotten, BudgetExhausted) as error:
+            except (ModelError, Cancelled, HistoryDeleted, BudgetExhausted) as error:
                 continues = await self._recover_from(error)
             else:
                 continues = await self._step(reply)
@@ -141,10 +141,10 @@ class Turn:
         rows = (*(replace(each, step_id=asked.step_id) for each in state.new_rows), row)
         return await self._tools.answer(planned, asked.step_id, rows, model, reply.finish_reason)
 
-    async def _recover_from(self, error: ModelError | Cancelled | Forgotten | BudgetExhausted) -> bool:
+    async def _recover_from(self, error: ModelError | Cancelled | HistoryDeleted | BudgetExhausted) -> bool:
         """Makes room for a prompt that was too long, or ends the turn. True when it continues. Raises StorageError."""
         state = self._state
-        if isinstance(error, Forgotten):
+        if isinstance(error, HistoryDeleted):
             await self._committer.end(StopReason.cancelled)
             return False
         if isinstance(error, BudgetExhausted):
@@ -200,7 +200,7 @@ def open_turn(
 
 async def _while_committing(
     opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, ModelCallResult]
-) -> tuple[ModelCallResult | None, ModelError | Cancelled | Forgotten | BudgetExhausted | None]:
+) -> tuple[ModelCallResult | None, ModelError | Cancelled | HistoryDeleted | BudgetExhausted | None]:
     """Both at once. A failed commit stops the model call and is raised; an error of the other waits for the commit."""
     commit = asyncio.create_task(opening)
     try:
@@ -210,7 +210,7 @@ async def _while_committing(
             await commit
             return asked, None
         await commit  # raises: only its failure interrupts the call
-    except (ModelError, Cancelled, Forgotten, BudgetExhausted) as error:
+    except (ModelError, Cancelled, HistoryDeleted, BudgetExhausted) as error:
         await commit
         return None, error
     finally:

@@ -1,4 +1,4 @@
-"""What becomes of a turn that an earlier process left unfinished: it is closed, or kept for its lane to resume.
+"""Recovery of a turn that an earlier process left unfinished: it is closed, or kept for its lane to resume.
 
 Only decides; `stored_runs` resumes and closes.
 """
@@ -19,7 +19,7 @@ TOLD_FAILED = {"type": "storage", "message": "The turn could not be saved. The c
 
 
 async def settle(stored_runs: StoredRuns, live: LiveAgent, left: UnfinishedRun) -> None:
-    """Closes a turn that must not go on, or keeps it for its lane. Raises StorageError."""
+    """Closes a turn that must not continue, or keeps it for its lane. Raises StorageError."""
     run = left.run
     if live.agent.stopped:
         await stored_runs.close(left, STOPPED)
@@ -36,5 +36,5 @@ async def settle(stored_runs: StoredRuns, live: LiveAgent, left: UnfinishedRun) 
 
 
 async def _has_begun(stored_runs: StoredRuns, left: UnfinishedRun) -> bool:
-    """Whether a turn without a step has taken up answers all the same, and with them what it will go on from."""
+    """True if a turn without a step has committed answers to waiting calls, from which it can continue."""
     return left.given.request is not None and (await stored_runs.point(left)).position.rests_on_history

@@ -1,4 +1,4 @@
-"""What can be asked of an agent's lane."""
+"""Send request: messages or answers for a conversation of an agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ class SendRequest:
 
     messages: tuple[NewMessage, ...]
     max_steps: int = MAX_STEPS_DEFAULT
-    deltas: bool = False  # whether someone wants tokens as they come
-    callback_url: str | None = None  # of a background send: who is told when it has ended
+    deltas: bool = False  # true if the client wants tokens as they come
+    callback_url: str | None = None  # of a background send: gets a POST when the run has ended
     run_type: str = "send_message"
     answers: tuple[CallAnswer, ...] = ()  # to calls that wait; the messages come after their results
     partial: bool = False  # whether they may leave some of the calls waiting
@@ -37,12 +37,12 @@ class SendRequest:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the run of it says about itself; where nobody waits it has a key more, as in Letta."""
+        """Metadata of its run; that of an asynchronous send has one key more, as in Letta."""
         return {"run_type": self.run_type} | ({"lettuce": None} if self.run_type == NOBODY_WAITS else {})
 
     @property
     def given(self) -> RunInput:
-        """What of it is stored with its run, so that it survives a crash."""
+        """The input that is stored with its run, so that it survives a crash."""
         return RunInput(
             self.messages,
             self.max_steps,

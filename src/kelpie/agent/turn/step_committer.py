@@ -36,7 +36,7 @@ class StepCommitter:
         self._world = state.dependencies.world
 
     def frame(self, step_id: StepId) -> EntryFrame:
-        """What every entry of the journal needs; draws its ids and its time."""
+        """Frame that every journal entry needs; draws its ids and its time."""
         state, now, ids = self._state, self._world.clock.now(), self._world.ids
         return EntryFrame(
             now,

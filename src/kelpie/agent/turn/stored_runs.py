@@ -2,7 +2,7 @@
 
 There is one way to play a stored run: in the lane of its conversation, from where the journal says it stands to its
 end. Nothing here may keep the agent from later turns: a run that cannot be played is closed, with a result for every
-call it had open, and its followers are told why.
+call it had open, and its followers get the reason.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _log = logs.get("agent")
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where a stored run stands, by its journal and the history."""
+    """Position of a stored run, by its journal and the history."""
 
     position: JournalPosition
     rows: Sequence[Message]  # the rows of the turn in the history
@@ -67,7 +67,7 @@ class StoredRuns:
         return [conversation for conversation, waiting in self._waiting.items() if waiting]
 
     def keep(self, left: UnfinishedRun) -> None:
-        """Keeps a run until its lane comes to it."""
+        """Keeps a run until its lane plays it."""
         self._waiting.setdefault(left.run.conversation_id or "", []).append(left)
 
     async def play(self, conversation: str, run_id: RunId) -> None:
@@ -95,7 +95,7 @@ class StoredRuns:
             await self.close(left, DELETED)
         except CallerError as error:
             await self.close(left, {"type": "refused", "message": str(error)})
-        except Exception as error:  # noqa: BLE001 - logged and told: it must not keep the agent from later turns
+        except Exception as error:  # noqa: BLE001 - logged and stored: it must not keep the agent from later turns
             _log.exception(
                 "interrupted_turn_crashed",
                 "Interrupted turn could not be resumed; closing it",
@@ -131,33 +131,38 @@ class StoredRuns:
         with self._dependencies.underway.working(run.agent_id, run.conversation_id or "", sink):
             sink.cancellation.begin()
             point = await self.point(left)
-            lane = await enter(self._database, live, point.position.conversation)
-            start = await self._start(left, point, lane)
+            conversation = await enter(self._database, live, point.position.conversation)
+            start = await self._start(left, point, conversation)
             if start is None:
                 return
-            turn = open_turn(self._dependencies, live, lane, point.position, start, sink)
+            turn = open_turn(self._dependencies, live, conversation, point.position, start, sink)
             override = start.input.override
-            with live.using(lane), lane.overridden(override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+            with (
+                live.using(conversation),
+                conversation.overridden(override),
+                logs.bind(run_id=run.id, agent_id=run.agent_id),
+            ):
                 if run.status is RunStatus.created:
                     await turn.begin_queued()
                 else:
                     _log.info("interrupted_turn_resumed", "Interrupted turn resumed", step_count=run.step_count)
                     await turn.resume(point.left)
 
-    async def _start(self, left: UnfinishedRun, point: ResumePoint, lane: LiveConversation) -> TurnStart | None:
-        """How the turn starts; None when it cannot, and was closed."""
+    async def _start(self, left: UnfinishedRun, point: ResumePoint, conversation: LiveConversation) -> TurnStart | None:
+        """The start of the turn; None when it cannot start, and was closed."""
         given = left.given
         if left.run.status is RunStatus.created:
-            found = await approval_answers.begin(self._database, lane, given)
+            found = await approval_answers.begin(self._database, conversation, given)
             if isinstance(found, Replay):
                 message = f"The same answers were sent before. See {found.run.id} for the result."
                 await self.close(left, {"type": "replay", "message": message}, found.stop_reason)
                 return None
             return found
-        lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
+        # Its context has placeholder results for the open calls, which get real ones now, or lacks the turn.
+        conversation.reread()
         if given.request is None or point.position.rests_on_history:
             return TurnStart(given, None, point.rows)
-        waited = await approval_answers.waiting(self._database, lane)
+        waited = await approval_answers.waiting(self._database, conversation)
         if waited is None or waited.request != given.request:
             await self.close(left, NOT_WAITING)
             return None
@@ -180,9 +185,9 @@ class StoredRuns:
     # --- where it stands, and closing it -------------------------------------------------------------------------
 
     async def point(self, left: UnfinishedRun) -> ResumePoint:
-        """Where the run stands for whoever holds the agent now. Raises StorageError.
+        """Position of the run, under the current claim on the agent. Raises StorageError.
 
-        A turn that has not taken up its answers yet leaves the calls to whom they wait for.
+        Calls whose answers the turn has not committed yet keep waiting.
         """
         run, given = left.run, left.given
 
@@ -209,7 +214,7 @@ class StoredRuns:
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
         try:
             await run_endings.close_turn(self._database, point.position, run, orphans, None, live.main.loaded)
-        except RunOver:  # somebody else has ended it in the meantime, which is all that was wanted
+        except RunOver:  # ended by another request in the meantime
             return
         finally:
             live.forget_contexts()

@@ -1,6 +1,6 @@
 """State of a turn: its input, its rows, its usage and its position in the journal.
 
-Only this module changes the position: whoever commits something reports it here. It reads and writes nothing else.
+Only this module changes the position: code that commits something reports it here. It reads and writes nothing else.
 """
 
 from collections.abc import Mapping

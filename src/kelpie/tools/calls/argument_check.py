@@ -15,7 +15,7 @@ from kelpie.tools.calls import json_kinds as kinds_of
 from kelpie.tools.calls.plain_types import WHOLE_NUMBER
 
 _DEPTH_MAX = 32
-_LIMITS = (  # key, whether a value breaks it, and how that is told
+_LIMITS = (  # key, test for a value that breaks it, and words for the error
     ("minimum", lambda value, limit: value < limit, "at least {}"),
     ("maximum", lambda value, limit: value > limit, "at most {}"),
     ("exclusiveMinimum", lambda value, limit: value <= limit, "more than {}"),

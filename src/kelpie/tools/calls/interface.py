@@ -1,8 +1,8 @@
-"""How a tool runs.
+"""Interface of tools to the turn.
 
 A *transactional* tool is a synchronous function over the journal's own transaction: its effect and its recorded result
 are one commit, so a crash can neither lose nor repeat it. Everything else is *external*: it runs between two commits,
-and when a crash leaves one unfinished the model is told that it was interrupted.
+and when a crash leaves one unfinished the model gets the result that it was interrupted.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ NOTHING = Precomputed()
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a tool may know about the call. `fresh_uuid` was drawn before the transaction, so that it stays pure."""
+    """Context of one tool call. `fresh_uuid` was drawn before the transaction, so that it stays pure."""
 
     agent: Agent
     now: Micros
@@ -70,18 +70,18 @@ class CallContext:
 
     @property
     def author(self) -> Author:
-        """The agent, in this call: whose doing a change of memory is."""
+        """The agent in this call, as the author of a change of memory."""
         return Author(AuthorKind.agent, self.agent.id, None, self.run_id, self.step_id, self.tool)
 
     @property
     def change(self) -> Change:
-        """What is put down about a change that the call makes."""
+        """Record of a change that the call makes."""
         return Change(self.author, self.now, self.block_rules.versions_kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool gives back to the model. `touched` are agents whose memory or settings changed."""
+    """Result of a tool for the model. `touched` are agents whose memory or settings changed."""
 
     text: str
     ok: bool = True
@@ -89,9 +89,9 @@ class Outcome:
     stderr: tuple[str, ...] | None = None
     touched: tuple[AgentId, ...] = ()
     content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
-    ends_turn: str | None = None  # our own reason for which the turn ends at once, inside the same commit
+    ends_turn: str | None = None  # Kelpie's own reason for which the turn ends at once, inside the same commit
     value: Any = None  # what a custom tool returned, as JSON; `text` is how the model reads it
-    begun: tuple[Run, ...] = ()  # runs of other agents that it wrote down, for them to take up
+    begun: tuple[Run, ...] = ()  # stored runs of other agents, which they play next
     cpu_us: int = 0  # what a sandbox spent on it, also on one that failed
     memory_peak_bytes: int = 0
 

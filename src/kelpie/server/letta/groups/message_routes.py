@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 
 from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
-from kelpie.agent.multi_agent.group_chat import Ended, Failed, Listener, Spoke
+from kelpie.agent.multi_agent.group_chat import ChatEnded, Listener, MemberEvent, MemberFailed
 from kelpie.core.errors import InvalidInput, InvariantBroken
 from kelpie.server.http import sse
 from kelpie.server.http.caller_api import CallerApi
@@ -71,11 +71,11 @@ async def _whole(listener: Listener, view: View) -> dict[str, Any]:
     async with aclosing(listener.events()) as events:
         async for event in events:
             match event:
-                case Spoke():
+                case MemberEvent():
                     found += _member_messages(event, listener, view)
-                case Failed():
+                case MemberFailed():
                     failures.append(_failure(event))
-                case Ended():
+                case ChatEnded():
                     if event.error:
                         raise PartialFailure(event.error) if found else event.error
                     return {
@@ -105,12 +105,12 @@ async def _frames(listener: Listener, view: View) -> AsyncIterator[bytes]:
     async with aclosing(listener.events()) as events:
         async for event in events:
             match event:
-                case Spoke():
+                case MemberEvent():
                     for message in _member_messages(event, listener, view):
                         yield sse.frame(message)
-                case Failed():
+                case MemberFailed():
                     failures.append(_failure(event))
-                case Ended():
+                case ChatEnded():
                     told = {"kelpie_failures": failures} if failures else {}
                     yield sse.frame(stop_shape(event.stop_reason) | told)
                     if event.error:
@@ -120,7 +120,7 @@ async def _frames(listener: Listener, view: View) -> AsyncIterator[bytes]:
                     yield sse.DONE
 
 
-def _member_messages(spoke: Spoke, listener: Listener, view: View) -> list[dict[str, Any]]:
+def _member_messages(spoke: MemberEvent, listener: Listener, view: View) -> list[dict[str, Any]]:
     """The messages of one of the agents, each with its sender."""
     match spoke.event:
         case MessageCommitted():
@@ -132,6 +132,6 @@ def _member_messages(spoke: Spoke, listener: Listener, view: View) -> list[dict[
             return []
 
 
-def _failure(failed: Failed) -> dict[str, Any]:
+def _failure(failed: MemberFailed) -> dict[str, Any]:
     told = refusal(failed.error)
     return {"agent_id": failed.member.id, "name": failed.member.name, "run_id": failed.run_id, "message": told.message}

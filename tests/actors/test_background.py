@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kelpie.actors import background as module
-from kelpie.actors.background import endless
+from kelpie.actors.background import run_forever
 
 
 async def test_work_that_breaks_off_is_told_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ async def test_work_that_breaks_off_is_told_and_begins_again(monkeypatch: pytest
         goes_on.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(endless(work, "the sweeping"))
+    task = asyncio.create_task(run_forever(work, "the sweeping"))
     async with asyncio.timeout(10):
         await goes_on.wait()
     task.cancel()
