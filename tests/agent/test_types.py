@@ -73,7 +73,8 @@ def test_the_instructions_are_short_and_name_just_the_tools_of_the_type(agent_ty
 
 
 def test_every_type_is_documented_with_its_tools():
-    lines = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    table = PAGE.read_text().split("| Type | Base tools |")[1].split("\n\n")[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
     told = {cells[0].strip("`"): set(re.findall(r"`(\w+)`", cells[1])) for cells in lines}
     assert told == {agent_type.value: set(spec.base_tools) for agent_type, spec in TYPES.items()}
 

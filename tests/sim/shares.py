@@ -20,7 +20,7 @@ from kelpie.sim.scenarios import SCENARIOS
 ROOT = Path(__file__).parents[2]
 NO_COMMIT = "no commit"  # where git or the repository is missing: every share begins at 0
 FIRST_MAX = 1_000_000
-FURTHER = 4  # shares more are searched for the seed that fires a named fault
+FURTHER = 30  # shares more at most are searched for the seed that fires a named fault; few faults need one
 HASH_SEED = "4242"  # of the other process
 
 SHARE = 12
