@@ -5,7 +5,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-MEANING, MCP, FILES, SCHEDULES = 5, 7, 8, 9  # the issues that bring the engine
+MEANING, MCP, FILES, SCHEDULES = 13, 12, 14, 16  # the issues that bring the engine; agent files come with 13
 
 _FILES = ("folders.", "agents.folders.", "agents.files.", "templates.", "agents.export_file", "agents.import_file")
 _LATER_SDK = {
@@ -42,9 +42,9 @@ _NOT_MEANT = {
     "/v1/zai/": _VENDOR,
     "/v1/git/": "git-backed memory of Letta's cloud: blocks have a history of their own",
     "/v1/environments": "remote devices of Letta's cloud",
-    "/v1/voice-beta/": "Letta itself had retired it: it answered 410",
-    "/v1/tools/generate-tool": "a model would write tools unseen: write the source and register it",
-    "/v1/sandbox-config/local/recreate-venv": "every set of packages lies apart: none is to be remade",
+    "/v1/voice-beta/": "retired by Letta, which answered 410",
+    "/v1/tools/generate-tool": "a model would write unreviewed tools: write the source and register it",
+    "/v1/sandbox-config/local/recreate-venv": "each set of packages has its own directory, so nothing needs recreating",
     "/v1/sandbox-config/e2b/": "a cloud sandbox: tools run on the machine of the server",
 }
 
