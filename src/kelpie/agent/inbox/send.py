@@ -59,8 +59,8 @@ class MessageSender:
         if self._passport is not None:
             send = on_behalf(send, agent_id, self._passport)
         if not send_preparation.is_plain(send):
-            doors = self._world, self._models, self._settings, self._organization
-            send = await send_preparation.outfitted(*doors, agent_id, send)
+            shared = self._world, self._models, self._settings, self._organization
+            send = await send_preparation.prepare(*shared, agent_id, send)
         named = not send.answers and duplicate_sends.can_come_again(send)  # answers are known by their calls
         if named and (known := await self._known(agent_id, send)) is not None:
             return known

@@ -25,7 +25,7 @@ def is_plain(send: SendRequest) -> bool:
     return send.override_model is None and not image_inputs.has_images(send.messages)
 
 
-async def outfitted(
+async def prepare(
     world: World, models: Models, settings: Settings, organization: OrganizationId, agent_id: AgentId, send: SendRequest
 ) -> SendRequest:
     """The send with its model found and its images ready. Raises NotFound, InvalidInput, ModelError, StorageError."""
