@@ -121,6 +121,8 @@ async def open_world(directory: Path) -> AsyncIterator[World]:
         await schema.ensure_schema(database)
         await database.transact(add_agents)
         rng = random.Random(1)
-        yield World(TickingClock(), SeededIds(rng), rng, database, NetworkHttp(), SystemProcesses())
+        world = World(TickingClock(), SeededIds(rng), rng, database, NetworkHttp(), SystemProcesses())
+        yield world
+        await world.workers.close()
     finally:
         await database.close()

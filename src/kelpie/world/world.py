@@ -1,7 +1,7 @@
 """One object with everything the product needs from the outside world."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kelpie.world.cells.port import Cells
 from kelpie.world.clock import Clock
@@ -11,6 +11,8 @@ from kelpie.world.files.workspaces import Workspaces
 from kelpie.world.http.port import Http
 from kelpie.world.ids import Ids
 from kelpie.world.processes.processes import Processes
+from kelpie.world.workers.port import Workers
+from kelpie.world.workers.processes import ProcessWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class World:
     database: Database
     http: Http
     processes: Processes
+    workers: Workers = field(default_factory=ProcessWorkers)  # starts nothing before it is asked
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
     workspaces: Workspaces | None = None  # None: agents have no files of their own

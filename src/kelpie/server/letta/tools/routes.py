@@ -24,8 +24,6 @@ from kelpie.server.letta.tools.body import (
     tool_filter,
 )
 from kelpie.server.letta.tools.shape import hit_shape, tool_shape
-from kelpie.tools.schema.python_schema import schema_from_source
-from kelpie.tools.schema.typescript_schema import schema_from_typescript
 
 router = resource("/tools", "tools")
 agent_router = resource("/agents/{agent_id}/tools", "tools")
@@ -62,12 +60,13 @@ async def search_tools(api: CallerApi, body: SearchTools) -> JsonAnswer:
 
 
 @router.post("/generate-schema", summary="Generate the JSON schema of a tool's source code", response_model=None)
-async def generate_schema(body: Code) -> JsonAnswer:
+async def generate_schema(api: CallerApi, body: Code) -> JsonAnswer:
     if body.source_type not in (None, "python", "typescript"):
         raise InvalidInput("source_type", f"'{body.source_type[:80]}' is neither python nor typescript")
-    read = schema_from_typescript if body.source_type == "typescript" else schema_from_source
+    sources = api.tools.sources
     try:
-        return JsonAnswer(read(body.code))
+        typescript = body.source_type == "typescript"
+        return JsonAnswer(await (sources.typescript_schema(body.code) if typescript else sources.schema(body.code)))
     except InvalidInput as error:
         raise InvalidInput("code" if error.field == "source_code" else error.field, error.remedy) from error
 

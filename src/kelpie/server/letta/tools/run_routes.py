@@ -14,7 +14,6 @@ from kelpie.server.http.times import date
 from kelpie.server.letta.tools.body import Requirements, SourceType, requirements
 from kelpie.server.letta.tools.confinement_body import ToolSandboxBody
 from kelpie.server.letta.tools.field_aliases import unaliased
-from kelpie.tools.schema.typescript_schema import schema_from_typescript
 
 VARIABLES_MAX = 256
 NOWHERE = "null"  # the text that Letta gives as the id of what is not stored
@@ -56,7 +55,10 @@ class Arguments(BaseModel):
 
 @router.post("/run", summary="Run a tool's source code without storing it", response_model=None)
 async def run_source(api: CallerApi, body: RunTool) -> JsonAnswer:
-    tried = await api.manual_tool_runs.attempt(_tool(body), body.name, body.args, body.env_vars or {})
+    schema = body.json_schema
+    if schema is None and body.source_type == "typescript":
+        schema = await api.tools.sources.typescript_schema(body.source_code)
+    tried = await api.manual_tool_runs.attempt(_tool(body, schema), body.name, body.args, body.env_vars or {})
     return JsonAnswer(_message_shape(tried, api.world.clock.now()))
 
 
@@ -75,10 +77,7 @@ async def run_tool(api: CallerApi, agent_id: AgentPath, tool_name: str, body: Ar
     )
 
 
-def _tool(body: RunTool) -> NewTool:
-    schema = body.json_schema
-    if schema is None and body.source_type == "typescript":
-        schema = schema_from_typescript(body.source_code)
+def _tool(body: RunTool, schema: dict[str, Any] | None) -> NewTool:
     return NewTool(
         body.source_code,
         schema,
