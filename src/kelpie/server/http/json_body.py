@@ -1,9 +1,11 @@
-"""Request bodies as JSON: parsed by orjson, bounded in depth, without NUL characters.
+"""Request bodies as JSON: parsed by orjson, bounded in depth and in the number of values, without NUL characters.
 
-A body nested deeper than Kelpie can write back, or with text no database can hold, must be refused on arrival and not
+The values are counted before they are made: parsing and validating many small ones would hold up the event loop. A body
+nested deeper than Kelpie can write back, or with text no database can hold, must be refused on arrival and not
 when it is read. Bad JSON becomes a 422 like any other invalid body.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from json import JSONDecodeError
 from typing import Any
@@ -14,16 +16,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kelpie.server.http import route_access
-from kelpie.server.http.dependencies import lean
+from kelpie.server.http.dependencies import LARGE, lean
+from kelpie.server.http.json_size import has_more_values, is_deeper
 
 DEPTH_MAX = 64
+VALUES_MAX = 50_000
+LARGE_BYTES = 64 * 1024  # of a body after which others get a turn, once it is parsed and once it is validated
+
+_TOO_MANY = f"The document has more than {VALUES_MAX} values; send it in several requests"
 
 
 class JsonRequest(Request):
     """A request with Kelpie's own `json()`. Raises JSONDecodeError for anything that is not an acceptable document."""
 
     async def json(self) -> Any:
-        document = parse(await self.body())
+        raw = await self.body()
+        if has_more_values(raw, VALUES_MAX):
+            raise JSONDecodeError(_TOO_MANY, "", 0)
+        document = parse(raw)
+        if len(raw) > LARGE_BYTES:
+            self.scope[LARGE] = True
+            await asyncio.sleep(0)
         route_access.check_body(self.scope.get("pass"), document)
         return document
 
@@ -46,26 +59,11 @@ class JsonRoute(APIRoute):
 def parse(raw: bytes) -> Any:
     """The document in a body. Raises JSONDecodeError."""
     value = orjson.loads(raw)
-    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX:  # otherwise it cannot be deeper than the bound
-        _check_depth(value)
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and is_deeper(value, DEPTH_MAX):
+        raise JSONDecodeError(f"The document is nested deeper than {DEPTH_MAX} levels", "", 0)
     if b"\\u0000" in raw:
         value = _without_nul(value)
     return value
-
-
-def _check_depth(value: Any) -> None:
-    level: list[Any] = [value]
-    for _ in range(DEPTH_MAX):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not level:
-            return
-    if any(isinstance(node, dict | list) for node in level):
-        raise JSONDecodeError(f"The document is nested deeper than {DEPTH_MAX} levels", "", 0)
 
 
 def _without_nul(value: Any) -> Any:

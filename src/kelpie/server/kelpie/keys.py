@@ -13,6 +13,7 @@ from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import KeyPath
+from kelpie.server.http.request_limits import Links
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
 
@@ -27,7 +28,7 @@ class CreateKey(BaseModel):
         [Scope.write], description="`read`, `write` (includes read) or `admin` (includes both)."
     )
     user_id: str | None = Field(None, description="The owner of the key. Defaults to the caller.")
-    agent_ids: list[str] | None = Field(
+    agent_ids: Links | None = Field(
         None,
         min_length=1,
         max_length=1000,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.core.ids import ConversationId
 from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.free_json import FreeSettings
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
@@ -22,7 +23,7 @@ class CompactionBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    compaction_settings: dict[str, Any] | None = None
+    compaction_settings: FreeSettings | None = None
     agent_id: str | None = Field(None, description="The agent, if the path says `default`.")
 
 

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from kelpie.agent.resources.manual_tool_runs import ManualToolResult
 from kelpie.core.tools.tools import NewTool
 from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.free_json import Arguments as ToolArguments
+from kelpie.server.http.free_json import JsonSchema
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
@@ -31,14 +33,14 @@ class RunTool(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     source_code: str
-    args: dict[str, Any]
+    args: ToolArguments
     env_vars: Annotated[dict[Variable, Value], Field(max_length=VARIABLES_MAX)] | None = None
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")] | None = Field(
         None, description="The function to run, if the source code has several."
     )
     source_type: SourceType | None = None
-    args_json_schema: dict[str, Any] | None = None
-    json_schema: dict[str, Any] | None = None
+    args_json_schema: JsonSchema | None = None
+    json_schema: JsonSchema | None = None
     pip_requirements: Requirements | None = None
     npm_requirements: Requirements | None = None
     kelpie_sandbox: ToolSandboxBody | None = None
@@ -50,7 +52,7 @@ class RunTool(BaseModel):
 
 
 class Arguments(BaseModel):
-    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    args: ToolArguments = Field(default_factory=dict[str, Any])
 
 
 @router.post("/run", summary="Run a tool's source code without storing it", response_model=None)

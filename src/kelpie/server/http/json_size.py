@@ -1,0 +1,36 @@
+"""Size of a JSON document: the number of its values, counted before they are made, and its depth."""
+
+from typing import Any
+
+
+def has_more_values(raw: bytes, values_max: int) -> bool:
+    """Checks whether the document has more than this many values.
+
+    Each value but the first has a bracket, a brace or a comma before it. Most documents are counted in a moment, by
+    these signs alone; where texts hold as many signs, the texts are left out of the count.
+    """
+    if len(raw) < values_max or _signs(raw) < values_max:
+        return False
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * values_max:  # two for each text, and a text for the name of each value
+        return True
+    return _signs(b"".join(plain.split(b'"')[::2])) >= values_max
+
+
+def _signs(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+
+
+def is_deeper(value: Any, depth_max: int) -> bool:
+    """Checks whether a document is nested deeper than this many levels."""
+    level: list[Any] = [value]
+    for _ in range(depth_max):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return any(isinstance(node, dict | list) for node in level)
