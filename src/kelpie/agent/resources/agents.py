@@ -258,6 +258,6 @@ class Agents:
         """Raises InvalidInput for a page that cannot be."""
 
         def read(tx: Tx) -> list[AgentView]:
-            return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
+            return agent_views.page(tx, agents.select_agents(tx, self._organization, query), include, query.page)
 
         return [self.with_status(view) for view in await self._world.database.read(read)]

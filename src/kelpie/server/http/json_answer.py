@@ -1,10 +1,19 @@
-"""Answers are plain dicts, built by pure functions and dumped once; no model validates them on the way out."""
+"""Answers are plain dicts, built by pure functions and dumped once; no model validates them on the way out.
 
-from collections.abc import Mapping
-from typing import Any
+A long list is built in pieces, and other requests get a turn between two of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from starlette.responses import Response
+
+PIECE = 100  # items that are built in one go
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class JsonAnswer(Response):
@@ -14,3 +23,32 @@ class JsonAnswer(Response):
 
     def __init__(self, data: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(orjson.dumps(data), status_code, headers)
+
+
+async def built(items: Sequence[T], shape: Callable[[T], S]) -> list[S]:
+    """Each item as `shape` builds it."""
+    found: list[S] = []
+    for start in range(0, len(items), PIECE):
+        if start:
+            await asyncio.sleep(0)
+        found += [shape(item) for item in items[start : start + PIECE]]
+    return found
+
+
+async def listed(items: Sequence[T], shape: Callable[[T], Any]) -> JsonAnswer:
+    """The list of these items, each as `shape` builds it."""
+    return await joined(items, lambda item: (shape(item),))
+
+
+async def joined(items: Sequence[T], shapes: Callable[[T], Iterable[Any]]) -> JsonAnswer:
+    """The list of everything that `shapes` builds from each item."""
+    if len(items) <= PIECE:
+        return JsonAnswer([one for item in items for one in shapes(item)])
+    pieces: list[bytes] = []
+    for start in range(0, len(items), PIECE):
+        if start:
+            await asyncio.sleep(0)
+        piece = [one for item in items[start : start + PIECE] for one in shapes(item)]
+        if piece:
+            pieces.append(orjson.dumps(piece)[1:-1])
+    return JsonAnswer(orjson.Fragment(b"[" + b",".join(pieces) + b"]"))

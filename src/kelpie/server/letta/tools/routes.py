@@ -7,7 +7,7 @@ from fastapi import Query
 
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import ToolPath
 from kelpie.server.http.router import resource
@@ -41,7 +41,7 @@ async def upsert_tool(api: CallerApi, body: CreateTool, project_id: Project = No
 
 @router.get("/", summary="List tools", response_model=None)
 async def list_tools(api: CallerApi, query: Filters, page: Page50) -> JsonAnswer:
-    return JsonAnswer([tool_shape(tool) for tool in await api.tools.page(replace(query, page=page))])
+    return await listed(await api.tools.page(replace(query, page=page)), tool_shape)
 
 
 @router.get("/count", summary="Count tools", response_model=None)
@@ -73,7 +73,7 @@ async def generate_schema(api: CallerApi, body: Code) -> JsonAnswer:
 
 @router.post("/add-base-tools", summary="Restore the built-in tools", response_model=None)
 async def add_base_tools(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer([tool_shape(tool) for tool in await api.tools.ensure_builtins()])
+    return await listed(await api.tools.ensure_builtins(), tool_shape)
 
 
 @router.get("/{tool_id}", summary="Get a tool", response_model=None)
