@@ -245,13 +245,14 @@ def _made_tolerant(raw: sqlite3.Connection, error: Exception) -> bool:
 
     The replacement characters match no checksum. True when it was not tolerant before, so that a retry may succeed.
     """
-    if not is_undecodable(error) or raw.text_factory is _tolerant:
+    if not is_undecodable(error) or raw.text_factory is tolerant_text:
         return False
-    raw.text_factory = _tolerant
+    raw.text_factory = tolerant_text
     return True
 
 
-def _tolerant(text: bytes) -> str:
+def tolerant_text(text: bytes) -> str:
+    """A stored text, in which replacement characters stand for what is not UTF-8."""
     return text.decode("utf-8", "replace")
 
 
