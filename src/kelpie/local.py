@@ -13,6 +13,7 @@ from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
 from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.uploads import DirectoryUploads
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
@@ -45,6 +46,8 @@ def open_kelpie(settings: Settings) -> Kelpie:
             "isolation_optional",
             "sandbox.isolation is none: tool code runs without isolation where this machine cannot isolate it",
         )
+    uploads = DirectoryUploads(data_dir.path)
+    uploads.clear()
     world = World(
         clock=SystemClock(),
         ids=RandomIds(),
@@ -52,6 +55,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         database=database,
         http=NetworkHttp(),
         processes=SystemProcesses(),
+        uploads=uploads,
         embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
         cells=BubblewrapCells(
             kept=data_dir.path / "isolation.json",

@@ -31,7 +31,8 @@ from kelpie.tools.custom.tool_environment import ToolEnvironment
 from kelpie.tools.schema import source_program
 from kelpie.tools.schema.source_reader import SourceReader
 from kelpie.world.database import Tx
-from kelpie.world.workers.port import WorkerLimits
+from kelpie.world.files.uploads import Upload
+from kelpie.world.workers.port import WorkerProgram
 from kelpie.world.world import World
 from tests.tools.bare_sandbox import BareSandbox
 from tests.tools.workshop import ANN, BEN, NOW, make_agent, open_world
@@ -43,9 +44,8 @@ SQUARE = 'def square(x: int) -> int:\n    """Squares.\n\n    Args:\n        x: i
 class DirectWorkers:
     """Answers at once, so that a test can make a tool without a loop."""
 
-    limits = WorkerLimits()
-
-    async def ask(self, program: str, request: bytes, owner: str) -> bytes:
+    async def ask(self, program: WorkerProgram, request: bytes | Upload, owner: str) -> bytes:
+        assert isinstance(request, bytes)
         return source_program.answer(request)
 
     async def close(self) -> None:

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kelpie.core.errors import Overloaded
-from kelpie.world.workers.port import WorkerFailed, WorkerFault, WorkerLimits
+from kelpie.world.workers.port import WorkerFailed, WorkerFault, WorkerLimits, WorkerProgram
 from kelpie.world.workers.processes import ProcessWorkers
 
-PROGRAM = "tests.world.worker_sample"
+PROGRAM = WorkerProgram("tests.world.worker_sample", cpu_s=1, memory_bytes=256 * 1024 * 1024)
 
 
 @pytest.fixture
 async def workers() -> AsyncIterator[ProcessWorkers]:
-    found = ProcessWorkers(WorkerLimits(cpu_s=1, memory_bytes=256 * 1024 * 1024, processes_max=1, waiting_max=2))
+    found = ProcessWorkers(WorkerLimits(processes_max=1, waiting_max=2))
     yield found
     await found.close()
 

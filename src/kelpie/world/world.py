@@ -7,6 +7,7 @@ from kelpie.world.cells.port import Cells
 from kelpie.world.clock import Clock
 from kelpie.world.database import Database
 from kelpie.world.embedding.port import Embedder
+from kelpie.world.files.uploads import DirectoryUploads, Uploads
 from kelpie.world.files.workspaces import Workspaces
 from kelpie.world.http.port import Http
 from kelpie.world.ids import Ids
@@ -23,6 +24,7 @@ class World:
     database: Database
     http: Http
     processes: Processes
+    uploads: Uploads = field(default_factory=DirectoryUploads)
     workers: Workers = field(default_factory=ProcessWorkers)  # starts nothing before it is asked
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours

@@ -15,9 +15,9 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kelpie.core.json_size import has_more_values, is_deeper
 from kelpie.server.http import route_access
 from kelpie.server.http.dependencies import LARGE, lean
-from kelpie.server.http.json_size import has_more_values, is_deeper
 
 DEPTH_MAX = 64
 VALUES_MAX = 50_000

@@ -17,6 +17,7 @@ from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.ports.embedder import SimEmbedder
 from kelpie.sim.ports.processes import Program, SimProcesses
+from kelpie.sim.ports.uploads import SimUploads
 from kelpie.sim.ports.workers import SimWorkers
 from kelpie.world.ids import SeededIds
 from kelpie.world.world import World
@@ -58,6 +59,7 @@ class SimWorld:
             http=http,
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
+            uploads=SimUploads(),
             workers=SimWorkers(self.loop, self.faults, node, lambda: self.worker_s),
             cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
         )

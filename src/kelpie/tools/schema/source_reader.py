@@ -13,9 +13,9 @@ from kelpie.core.errors import InvalidInput, ToolError
 from kelpie.core.ids import OrganizationId
 from kelpie.core.tools.languages import Language
 from kelpie.tools.schema.source import FIELD, check_text
-from kelpie.world.workers.port import WorkerFailed, WorkerFault, Workers
+from kelpie.world.workers.port import WorkerFailed, WorkerFault, WorkerProgram, Workers
 
-PROGRAM = "kelpie.tools.schema.source_program"
+PROGRAM = WorkerProgram("kelpie.tools.schema.source_program")
 _MIB = 1024 * 1024
 
 
@@ -54,7 +54,7 @@ class SourceReader:
         try:
             return await self._ask({"task": task, "text": text, "arguments": arguments})
         except WorkerFailed as failure:
-            raise InvalidInput(FIELD, f"{self._told(failure.fault)}; make it shorter or nest it less") from None
+            raise InvalidInput(FIELD, f"{_told(failure.fault)}; make it shorter or nest it less") from None
 
     async def _ask(self, request: Mapping[str, Any]) -> Any:
         raw = await self._workers.ask(PROGRAM, orjson.dumps(request), self._organization)
@@ -63,10 +63,10 @@ class SourceReader:
             raise InvalidInput(answer["field"], answer["remedy"])
         return answer["result"]
 
-    def _told(self, fault: WorkerFault) -> str:
-        limits = self._workers.limits
-        if fault is WorkerFault.time:
-            return f"takes more than {limits.cpu_s} s of processor time to check"
-        if fault is WorkerFault.memory:
-            return f"needs more than {limits.memory_bytes // _MIB} MiB of memory to check"
-        return "ended the process that checks it"
+
+def _told(fault: WorkerFault) -> str:
+    if fault is WorkerFault.time:
+        return f"takes more than {PROGRAM.cpu_s} s of processor time to check"
+    if fault is WorkerFault.memory:
+        return f"needs more than {PROGRAM.memory_bytes // _MIB} MiB of memory to check"
+    return "ended the process that checks it"

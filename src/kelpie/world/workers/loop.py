@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 HEAD = struct.Struct(">IB")  # length of the body, and a flag
-ANSWER, LAST_ANSWER, NO_MEMORY = 0, 1, 2
+ANSWER, LAST_ANSWER, NO_MEMORY = 0, 1, 2  # flags of an answer
+CONTENT, FILE = 0, 1  # flags of a request: the request itself, or the path of a file that holds it
 GROWN_BYTES = 96 * 1024 * 1024
 
 
@@ -25,13 +26,13 @@ def serve(program: str, memory_bytes: int, cpu_s: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     while (head := _read(HEAD.size)) is not None:
-        length, _ = HEAD.unpack(head)
+        length, kind = HEAD.unpack(head)
         request = _read(length)
         if request is None:
             return
         _allow(cpu_s)
         try:
-            body, flag = answer(request), ANSWER
+            body, flag = answer(Path(request.decode()).read_bytes() if kind == FILE else request), ANSWER
         except MemoryError:
             body, flag = b"", NO_MEMORY
         if flag == ANSWER and _resident_bytes() > GROWN_BYTES:

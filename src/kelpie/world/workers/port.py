@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kelpie.core.errors import KelpieError
+from kelpie.world.files.uploads import Upload
 
 
 class WorkerFault(StrEnum):
@@ -28,24 +29,28 @@ class WorkerFailed(KelpieError):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerLimits:
-    """Limits of one request, and of the processes that all requests share."""
+class WorkerProgram:
+    """A module with `answer`, and the limits of each of its requests."""
 
+    module: str
     cpu_s: int = 5
     wall_s: float = 60.0  # only reached when the machine is so busy that the processor time is not used up
     memory_bytes: int = 512 * 1024 * 1024
     answer_bytes_max: int = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """Limits of the processes that all requests share."""
+
     processes_max: int = 2
     waiting_max: int = 32  # of one owner
     idle_s: float = 60.0  # an unused process is ended after this time
 
 
 class Workers(Protocol):
-    @property
-    def limits(self) -> WorkerLimits: ...
-
-    async def ask(self, program: str, request: bytes, owner: str) -> bytes:
-        """The answer of the program. Owners take turns.
+    async def ask(self, program: WorkerProgram, request: bytes | Upload, owner: str) -> bytes:
+        """The answer of the program to these bytes, or to the content of an upload. Owners take turns.
 
         Raises WorkerFailed, and Overloaded when too many requests of the owner wait.
         """

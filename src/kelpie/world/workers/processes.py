@@ -16,8 +16,9 @@ from pathlib import Path
 
 import kelpie
 from kelpie.core.errors import Overloaded
-from kelpie.world.workers.loop import ANSWER, HEAD, LAST_ANSWER, NO_MEMORY
-from kelpie.world.workers.port import WorkerFailed, WorkerFault, WorkerLimits
+from kelpie.world.files.uploads import Upload
+from kelpie.world.workers.loop import ANSWER, CONTENT, FILE, HEAD, LAST_ANSWER, NO_MEMORY
+from kelpie.world.workers.port import WorkerFailed, WorkerFault, WorkerLimits, WorkerProgram
 
 RETRY_S = 5.0
 _BOOT = (
@@ -55,11 +56,11 @@ class ProcessWorkers:
         self.limits = limits or WorkerLimits()
         self._free = asyncio.Semaphore(self.limits.processes_max)
         self._owners: dict[str, _Turns] = {}
-        self._idle: dict[str, list[_Worker]] = {}
+        self._idle: dict[WorkerProgram, list[_Worker]] = {}
         self.busy: set[Process] = set()
         self._closed = False
 
-    async def ask(self, program: str, request: bytes, owner: str) -> bytes:
+    async def ask(self, program: WorkerProgram, request: bytes | Upload, owner: str) -> bytes:
         """The answer of the program. Raises WorkerFailed, and Overloaded when too many requests of the owner wait."""
         turns = self._owners.setdefault(owner, _Turns())
         if turns.requests > self.limits.waiting_max:
@@ -85,13 +86,13 @@ class ProcessWorkers:
                 process.kill()
         await asyncio.gather(*(worker.process.wait() for worker in idle))
 
-    async def _ask(self, program: str, request: bytes) -> bytes:
+    async def _ask(self, program: WorkerProgram, request: bytes | Upload) -> bytes:
         worker = self._warm(program) or _Worker(await self._start(program))
         process, kept = worker.process, False
         self.busy.add(process)
         try:
-            async with asyncio.timeout(self.limits.wall_s):
-                answer, kept = await self._exchange(process, request)
+            async with asyncio.timeout(program.wall_s):
+                answer, kept = await _exchange(process, program, request)
             return answer
         except TimeoutError:
             raise WorkerFailed(WorkerFault.time) from None
@@ -105,19 +106,7 @@ class ProcessWorkers:
                 worker.kill()
                 await process.wait()
 
-    async def _exchange(self, process: Process, request: bytes) -> tuple[bytes, bool]:
-        """The answer, and True if the process can take another request."""
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(HEAD.pack(len(request), 0))
-        process.stdin.write(request)
-        await process.stdin.drain()
-        length, flag = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
-        if flag == NO_MEMORY or length > self.limits.answer_bytes_max:
-            raise WorkerFailed(WorkerFault.memory)
-        assert flag in (ANSWER, LAST_ANSWER)
-        return await process.stdout.readexactly(length), flag == ANSWER
-
-    def _warm(self, program: str) -> _Worker | None:
+    def _warm(self, program: WorkerProgram) -> _Worker | None:
         idle = self._idle.get(program, [])
         while idle:
             worker = idle.pop()
@@ -127,7 +116,7 @@ class ProcessWorkers:
                 return worker
         return None
 
-    def _keep(self, program: str, worker: _Worker) -> None:
+    def _keep(self, program: WorkerProgram, worker: _Worker) -> None:
         idle = self._idle.setdefault(program, [])
         idle.append(worker)
         worker.expiry = asyncio.get_running_loop().call_later(self.limits.idle_s, self._expire, idle, worker)
@@ -137,7 +126,7 @@ class ProcessWorkers:
             idle.remove(worker)
             worker.kill()
 
-    async def _start(self, program: str) -> Process:
+    async def _start(self, program: WorkerProgram) -> Process:
         if self._closed:
             raise WorkerFailed(WorkerFault.crash)
         places = [str(Path(kelpie.__file__).parent.parent), *(place for place in sys.path if place)]
@@ -147,9 +136,9 @@ class ProcessWorkers:
             "-S",
             "-c",
             _BOOT,
-            program,
-            str(self.limits.memory_bytes),
-            str(self.limits.cpu_s),
+            program.module,
+            str(program.memory_bytes),
+            str(program.cpu_s),
             json.dumps(places),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -158,6 +147,20 @@ class ProcessWorkers:
             cwd="/",
             start_new_session=True,  # a signal to the server's terminal is not for it
         )
+
+
+async def _exchange(process: Process, program: WorkerProgram, request: bytes | Upload) -> tuple[bytes, bool]:
+    """The answer, and True if the process can take another request."""
+    assert process.stdin is not None and process.stdout is not None
+    content = request if isinstance(request, bytes) else str(request.path).encode()
+    process.stdin.write(HEAD.pack(len(content), CONTENT if isinstance(request, bytes) else FILE))
+    process.stdin.write(content)
+    await process.stdin.drain()
+    length, flag = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
+    if flag == NO_MEMORY or length > program.answer_bytes_max:
+        raise WorkerFailed(WorkerFault.memory)
+    assert flag in (ANSWER, LAST_ANSWER)
+    return await process.stdout.readexactly(length), flag == ANSWER
 
 
 def _fault(code: int) -> WorkerFault:

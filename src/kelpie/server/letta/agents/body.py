@@ -13,7 +13,8 @@ from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
-from kelpie.server.http.free_json import LISTED, FreeSettings, Metadata, NamedTexts, within
+from kelpie.core.json_limits import LISTED
+from kelpie.server.http.free_json import FreeSettings, Metadata, NamedTexts, within
 from kelpie.server.http.request_limits import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
 from kelpie.server.http.times import moment
 from kelpie.server.letta.agents.budget_body import BudgetBody

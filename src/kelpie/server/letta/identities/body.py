@@ -14,7 +14,8 @@ from kelpie.core.access.identities import (
     PropertyType,
 )
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.server.http.free_json import LISTED, within
+from kelpie.core.json_limits import LISTED
+from kelpie.server.http.free_json import within
 from kelpie.server.http.request_limits import LINKS_MAX, Links
 
 Key = Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX)]

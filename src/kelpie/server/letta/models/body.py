@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from kelpie.core.json_limits import SCHEMA
 from kelpie.core.models.response_formats import check_format
-from kelpie.server.http.free_json import SCHEMA, within
+from kelpie.server.http.free_json import within
 
 BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
 

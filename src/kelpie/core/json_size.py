@@ -1,6 +1,7 @@
 """Size of a JSON document: the number of its values, counted before they are made, and its depth."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 
 def has_more_values(raw: bytes, values_max: int) -> bool:
@@ -25,12 +26,13 @@ def is_deeper(value: Any, depth_max: int) -> bool:
     """Checks whether a document is nested deeper than this many levels."""
     level: list[Any] = [value]
     for _ in range(depth_max):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
+        level = [child for node in level for child in _children(node)]
         if not level:
             return False
     return any(isinstance(node, dict | list) for node in level)
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return cast("dict[str, Any]", node).values()
+    return cast("list[Any]", node) if isinstance(node, list) else ()
