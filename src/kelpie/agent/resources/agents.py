@@ -4,6 +4,7 @@ Everything is a read or a small transaction, after which the live activation rel
 turn.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 ALL = AgentQuery(show_hidden=True)
+_MANY = 1000
 
 
 class Agents:
@@ -87,6 +89,8 @@ class Agents:
         agent_id = ids.new(AgentId)
         made = creation.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
         secrets = creation.make_secrets(new.secrets, ids, now)
+        if len(new.initial_messages or ()) > _MANY:
+            await asyncio.sleep(0)  # reading and making thousands of messages is too much for one go
         first = creation.first_messages(agent_id, spec, new.initial_messages, ids, now)
         names = (*creation.own_tools(new, spec), *new.tools)
         companion = self._companion(now) if new.enable_sleeptime else None

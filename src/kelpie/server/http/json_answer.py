@@ -11,6 +11,7 @@ import orjson
 from starlette.responses import Response
 
 PIECE = 100  # items that are built in one go
+PIECE_BYTES = 1024 * 1024  # the same, where items are large
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -42,13 +43,18 @@ async def listed(items: Sequence[T], shape: Callable[[T], Any]) -> JsonAnswer:
 
 async def joined(items: Sequence[T], shapes: Callable[[T], Iterable[Any]]) -> JsonAnswer:
     """The list of everything that `shapes` builds from each item."""
-    if len(items) <= PIECE:
-        return JsonAnswer([one for item in items for one in shapes(item)])
-    pieces: list[bytes] = []
-    for start in range(0, len(items), PIECE):
-        if start:
+    return JsonAnswer(await joined_json(items, shapes))
+
+
+async def joined_json(items: Sequence[T], shapes: Callable[[T], Iterable[Any]]) -> orjson.Fragment:
+    """The same as a part of a larger answer."""
+    found: list[bytes] = []
+    waiting = 0
+    for item in items:
+        if waiting > PIECE_BYTES:
             await asyncio.sleep(0)
-        piece = [one for item in items[start : start + PIECE] for one in shapes(item)]
-        if piece:
-            pieces.append(orjson.dumps(piece)[1:-1])
-    return JsonAnswer(orjson.Fragment(b"[" + b",".join(pieces) + b"]"))
+            waiting = 0
+        raw = [orjson.dumps(one) for one in shapes(item)]
+        found += raw
+        waiting += PIECE_BYTES // PIECE + sum(map(len, raw))
+    return orjson.Fragment(b"[" + b",".join(found) + b"]")

@@ -21,7 +21,7 @@ from kelpie.server.http.dependencies import LARGE, lean
 
 DEPTH_MAX = 64
 VALUES_MAX = 50_000
-LARGE_BYTES = 64 * 1024  # of a body after which others get a turn, once it is parsed and once it is validated
+LARGE_BYTES = 64 * 1024  # of a body: while it is read, parsed and validated, others get a turn between two steps
 
 _TOO_MANY = f"The document has more than {VALUES_MAX} values; send it in several requests"
 
@@ -31,11 +31,16 @@ class JsonRequest(Request):
 
     async def json(self) -> Any:
         raw = await self.body()
+        large = len(raw) > LARGE_BYTES
+        if large:
+            self.scope[LARGE] = True
+            await asyncio.sleep(0)
         if has_more_values(raw, VALUES_MAX):
             raise JSONDecodeError(_TOO_MANY, "", 0)
+        if large:
+            await asyncio.sleep(0)
         document = parse(raw)
-        if len(raw) > LARGE_BYTES:
-            self.scope[LARGE] = True
+        if large:
             await asyncio.sleep(0)
         route_access.check_body(self.scope.get("pass"), document)
         return document
