@@ -1,21 +1,37 @@
 """Size of a JSON document: the number of its values, counted before they are made, and its depth."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any, cast
 
 
 def has_more_values(raw: bytes, values_max: int) -> bool:
-    """Checks whether the document has more than this many values.
+    """Checks whether the document has more than this many values."""
+    count = value_count(raw, values_max)
+    while True:
+        try:
+            next(count)
+        except StopIteration as ended:
+            return ended.value
 
-    Each value but the first has a bracket, a brace or a comma before it. Most documents are counted in a moment, by
-    these signs alone; where texts hold as many signs, the texts are left out of the count.
+
+def value_count(raw: bytes, values_max: int) -> Generator[None, None, bool]:
+    """The same in steps, between which a caller with a large document can do something else.
+
+    Each value but the first has a bracket, a brace or a comma before it. Most documents are counted by these signs
+    alone; where texts hold as many signs, the texts are left out of the count.
     """
     if len(raw) < values_max or _signs(raw) < values_max:
         return False
-    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    yield
+    plain = raw.replace(b"\\\\", b"")
+    yield
+    plain = plain.replace(b'\\"', b"")
+    yield
     if plain.count(b'"') > 4 * values_max:  # two for each text, and a text for the name of each value
         return True
-    return _signs(b"".join(plain.split(b'"')[::2])) >= values_max
+    plain = b"".join(plain.split(b'"')[::2])
+    yield
+    return _signs(plain) >= values_max
 
 
 def _signs(raw: bytes) -> int:

@@ -24,7 +24,7 @@ from kelpie.world.ids import Ids
 BODY_STALL_S = 60.0  # how long a client may pause within a body
 
 HEADER_BYTES_MAX = 64 * 1024
-QUERY_BYTES_MAX = 64 * 1024  # a thousand ids, escaped or not
+QUERY_BYTES_MAX = 60_000  # a thousand ids
 QUERY_FIELDS_MAX = 2048
 PATH_CHARS_MAX = 4096
 

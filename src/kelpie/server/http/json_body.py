@@ -15,13 +15,13 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kelpie.core.json_size import has_more_values, is_deeper
+from kelpie.core.json_size import is_deeper, value_count
 from kelpie.server.http import route_access
 from kelpie.server.http.dependencies import LARGE, lean
 
 DEPTH_MAX = 64
 VALUES_MAX = 50_000
-LARGE_BYTES = 64 * 1024  # of a body: while it is read, parsed and validated, others get a turn between two steps
+LARGE_BYTES = 32 * 1024  # of a body: while it is read, parsed and validated, others get a turn between two steps
 
 _TOO_MANY = f"The document has more than {VALUES_MAX} values; send it in several requests"
 
@@ -31,16 +31,12 @@ class JsonRequest(Request):
 
     async def json(self) -> Any:
         raw = await self.body()
-        large = len(raw) > LARGE_BYTES
-        if large:
+        if len(raw) <= LARGE_BYTES:
+            document = parse(raw)
+        else:
             self.scope[LARGE] = True
-            await asyncio.sleep(0)
-        if has_more_values(raw, VALUES_MAX):
-            raise JSONDecodeError(_TOO_MANY, "", 0)
-        if large:
-            await asyncio.sleep(0)
-        document = parse(raw)
-        if large:
+            await _check_values(raw)
+            document = parse(raw)
             await asyncio.sleep(0)
         route_access.check_body(self.scope.get("pass"), document)
         return document
@@ -59,6 +55,19 @@ class JsonRoute(APIRoute):
             return await handle(JsonRequest(request.scope, request.receive))
 
         return handle_json
+
+
+async def _check_values(raw: bytes) -> None:
+    """Raises JSONDecodeError for too many values."""
+    count = value_count(raw, VALUES_MAX)
+    while True:
+        await asyncio.sleep(0)
+        try:
+            next(count)
+        except StopIteration as ended:
+            if ended.value:
+                raise JSONDecodeError(_TOO_MANY, "", 0) from None
+            return
 
 
 def parse(raw: bytes) -> Any:
