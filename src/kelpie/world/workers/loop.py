@@ -21,10 +21,10 @@ GROWN_BYTES = 96 * 1024 * 1024
 def serve(program: str, memory_bytes: int, cpu_s: int) -> None:
     """Answers requests from the standard input until it is closed."""
     answer: Callable[[bytes], bytes] = importlib.import_module(program).answer
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NPROC, 0)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_AS, memory_bytes)
     while (head := _read(HEAD.size)) is not None:
         length, kind = HEAD.unpack(head)
         request = _read(length)
@@ -42,11 +42,19 @@ def serve(program: str, memory_bytes: int, cpu_s: int) -> None:
             return
 
 
+def _limit(kind: int, most: int) -> None:
+    """Lowers a limit to this, unless the operator has set a lower one."""
+    _, hard = resource.getrlimit(kind)
+    value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (value, value))
+
+
 def _allow(cpu_s: int) -> None:
     """Lets the process use this much more processor time; past it the kernel ends the process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + cpu_s + 1, most))
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(used.ru_utime + used.ru_stime) + cpu_s + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
 def _resident_bytes() -> int:
