@@ -13,9 +13,11 @@ from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
 from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
+from kelpie.world.keyring import Keyring
 from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -58,6 +60,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
             lowered=_warn_of_missing_isolation if settings.sandbox_isolation == "none" else None,
         ),
         workspaces=DirectoryWorkspaces(data_dir.path),
+        keyring=_keyring(settings, data_dir),
     )
     return Kelpie(
         world,
@@ -66,6 +69,13 @@ def open_kelpie(settings: Settings) -> Kelpie:
         data_dir=data_dir,
         password_kept=password_file.read(data_dir.path),
     )
+
+
+def _keyring(settings: Settings, data_dir: DataDir) -> Keyring:
+    if settings.encryption_key is not None:
+        return Keyring(store=SettingKeys(settings.encryption_key))
+    named = settings.encryption_key_file
+    return Keyring(store=FileKeys(Path(named).expanduser() if named else data_dir.path / DIRECTORY / NAME))
 
 
 def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:

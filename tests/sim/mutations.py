@@ -433,7 +433,9 @@ def a_rule_is_added_to_what_was_read_before(patch: pytest.MonkeyPatch) -> None:
 def an_agent_is_looked_at_again_after_a_block_was_hung_on_it(patch: pytest.MonkeyPatch) -> None:
     async def change(self: Blocks, agent_id: Any, change: Callable[[Any], object]) -> AgentView:
         await self._world.database.transact(change)
-        return await self._world.database.read(lambda tx: agent_views.one(tx, agent_id, EVERYTHING))
+        return await self._world.database.read(
+            lambda tx: agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
+        )
 
     patch.setattr(Blocks, "_change", change)
 

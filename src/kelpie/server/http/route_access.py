@@ -20,10 +20,10 @@ _ADMIN = (
     "/v1/admin/",
     "/v1/kelpie/data",
     "/v1/kelpie/keys",
-    "/v1/kelpie/models/pull",
-    "/v1/kelpie/models/remove",
     "/v1/kelpie/policy",
 )
+# What concerns all organizations at once.
+_OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
@@ -45,6 +45,8 @@ def check(given: Authorization, method: str, path: str) -> None:
     """Raises Forbidden when the authorization does not cover this request."""
     if given.operator:
         return
+    if path.startswith(_OPERATOR):
+        raise Forbidden("Only the operator may do this; authenticate with the server password.")
     if given.grants is not None:
         _check_grants(given, method, path)
     if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:

@@ -69,7 +69,15 @@ def writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
     raw.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
     raw.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
     raw.execute("PRAGMA foreign_keys=ON")
+    raw.execute("PRAGMA secure_delete=ON")  # what is deleted or encrypted leaves no copy in the file
     return connection
+
+
+def truncate_log(path: Path) -> None:
+    """Moves the whole write-ahead log into the database and empties its file. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def move_log(writer: Connection) -> None:
