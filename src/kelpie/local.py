@@ -12,7 +12,7 @@ from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
-from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.data_dir import DataDir, restrict_database
 from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
@@ -38,7 +38,9 @@ def open_kelpie(settings: Settings) -> Kelpie:
     data_dir = DataDir.open(settings.data_dir)
     data_dir.lock()
     try:
-        database = SqliteDatabase.open(_database_path(settings, data_dir))
+        path = _database_path(settings, data_dir)
+        restrict_database(path)
+        database = SqliteDatabase.open(path)
     except BaseException:  # raised again; the lock must not keep the next start out
         data_dir.close()
         raise

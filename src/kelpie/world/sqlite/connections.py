@@ -3,6 +3,7 @@
 It also copies a database in use. It does not decide what runs on a connection, and in which thread.
 """
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -32,6 +33,7 @@ def copy_database(source: Path, target: Path) -> None:
     unfinished = target.with_name(target.name + ".part")
     unfinished.unlink(missing_ok=True)
     try:
+        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # for its owner only
         with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(unfinished)) as copy:
             origin.backup(copy)
             # A copy in WAL mode would need its log beside it to be whole.
