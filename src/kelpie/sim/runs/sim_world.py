@@ -19,7 +19,7 @@ from kelpie.sim.ports.disk import Disk
 from kelpie.sim.ports.embedder import SimEmbedder
 from kelpie.sim.ports.processes import Program, SimProcesses
 from kelpie.world.ids import SeededIds
-from kelpie.world.keyring import Key, Keyring, KeyStore
+from kelpie.world.keyring import Key, Keyring
 from kelpie.world.world import World
 
 
@@ -39,7 +39,6 @@ class SimWorld:
         self.internet = Internet(self.network)
         self._programs = programs
         self.code: Code = no_code  # what runs in cells
-        self.key_store: KeyStore | None = None  # None: every node has the same one key
         self.ahead_s = 0.0  # time that has gone by on the wall clocks of all nodes at once, between two moments
         self._lives: dict[str, int] = {}
 
@@ -60,5 +59,5 @@ class SimWorld:
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
             cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
-            keyring=Keyring(store=self.key_store) if self.key_store else Keyring([Key(bytes(KEY_BYTES))]),
+            keyring=Keyring([Key(bytes(KEY_BYTES))]),  # a scenario about keys gives its own
         )
