@@ -12,7 +12,7 @@ from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
-from kelpie.world.files.data_dir import DataDir, restrict_database
+from kelpie.world.files.data_dir import DataDir, absolute_path, restrict_database
 from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
@@ -77,7 +77,7 @@ def _keyring(settings: Settings, data_dir: DataDir) -> Keyring:
     if settings.encryption_key is not None:
         return Keyring(store=SettingKeys(settings.encryption_key))
     named = settings.encryption_key_file
-    return Keyring(store=FileKeys(Path(named).expanduser() if named else data_dir.path / DIRECTORY / NAME))
+    return Keyring(store=FileKeys(absolute_path(named) if named else data_dir.path / DIRECTORY / NAME))
 
 
 def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:

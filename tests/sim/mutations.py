@@ -205,12 +205,12 @@ def a_secret_is_encrypted_with_the_key_of_the_start(patch: pytest.MonkeyPatch) -
 def a_rotation_is_not_taken_up_again(patch: pytest.MonkeyPatch) -> None:
     original = KeyRotation.open
 
-    async def open(self: KeyRotation, lost: str | None) -> bool:
+    async def opened(self: KeyRotation, lost: str | None) -> bool:
         plain = await original(self, lost)
         self._wanted.clear()
         return plain
 
-    patch.setattr(KeyRotation, "open", open)
+    patch.setattr(KeyRotation, "open", opened)
 
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def restrict_database(path: Path) -> None:
 
 
 def absolute_path(text: str) -> Path:
-    """The data directory as an absolute path."""
+    """A path of the operator as an absolute one."""
     return Path(text).expanduser().absolute()
 
 
