@@ -512,6 +512,16 @@ def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(authentication.Authenticator, "forget", lambda self: None)
 
 
+def a_right_key_waits_for_wrong_ones(patch: pytest.MonkeyPatch) -> None:
+    original = authentication.Authenticator._looked_up
+
+    async def looked_up(self: Any, mark: bytes, text: str, address: str) -> Any:
+        authentication._must_not_wait(self._failures, address)
+        return await original(self, mark, text, address)
+
+    patch.setattr(authentication.Authenticator, "_looked_up", looked_up)
+
+
 def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     original = authentication.authorization_of_token
     patch.setattr(authentication, "authorization_of_token", lambda token: replace(original(token), expires_at=None))
@@ -776,6 +786,9 @@ MUTATIONS = (
     Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 0, 10, "a limit of tokens is held"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 0, 10, "a stopped agent answers 409"),
     Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
+    Mutation(
+        a_right_key_waits_for_wrong_ones, "keys-under-storage-faults", 0, 10, "wrong keys do not make a right one wait"
+    ),
     Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
     Mutation(an_old_key_is_removed_while_secrets_use_it, _ROTATION, 3, 10, "a secret reads as it was written"),
     Mutation(a_key_is_used_before_it_is_stored, _ROTATION, 0, 10, "the node comes up"),
