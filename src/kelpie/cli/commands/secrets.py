@@ -17,7 +17,7 @@ REQUESTS_MAX = 120
 
 @commands.command(epilog=examples("secrets status", "secrets status --json"))
 def status(as_json: AsJson = False, url: Url = None) -> None:
-    """Show the ids of the encryption keys, and whether a rotation is running."""
+    """Show the encryption keys by id, and the state of a rotation."""
     _show(client(url).get(PATH), as_json)
 
 
