@@ -257,6 +257,10 @@ class Kelpie:
         had_plain_text = await self.runtime.key_rotation.open(self.settings.encryption_key_lost)
         if had_plain_text and isinstance(database, SqliteDatabase):
             await database.truncate_log()  # which holds the plain text until it is overwritten
+            _log.warning(
+                "plain_text_backup",
+                "Secrets are encrypted now; the backup from before the upgrade still holds them as plain text",
+            )
 
     async def seed_defaults(self) -> None:
         """Makes sure that the default organization and user and every organization's built-in tools exist."""
