@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from kelpie.core.access.hosts import is_address, is_public
+from kelpie.core.public_addresses import is_address, is_public
 from kelpie.core.tools.egress_rules import EgressEntry, allows, entries
 from kelpie.observe import logs
 from kelpie.world.egress.proxy_request import ProxyRefusal, ProxyRequest, read
+from kelpie.world.own_addresses import is_own
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_S = 30.0
@@ -132,14 +133,16 @@ class EgressProxy:
             async with asyncio.timeout(CONNECT_S):
                 found = [host] if is_address(host) else await self._addresses(host, port)
                 private = self._private or allows(self._inside, host, port)
-                if not private and not all(is_public(address) for address in found):
+                if not private and not all(is_public(address) and not is_own(address) for address in found):
                     _log.warning(
                         "egress_address_refused",
-                        "Tool asked for a host with a private address",
+                        "Tool asked for a host with a private address or one of this machine",
                         host=host,
                         addresses=found,
                     )
-                    raise self._no(f"{host} may not be reached: its address is in a private network.")
+                    raise self._no(
+                        f"{host} may not be reached: its address is in a private network or belongs to this machine."
+                    )
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
             raise ProxyRefusal("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
