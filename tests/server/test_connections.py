@@ -9,10 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kelpie.core.access.client_addresses import TrustedProxies
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.settings import Settings
-from kelpie.server.edge.connection_limits import HEALTH_CONNECTIONS_MAX, connection_limits
+from kelpie.server.edge.connection_limits import HEALTH_CONNECTIONS_MAX, ConnectionLimits, connection_limits
 from tests.server.rig import Puppet, open_rig
 from tests.server.test_serving import DEADLINE_S, serving
 
@@ -228,6 +231,42 @@ async def test_a_limit_that_the_process_cannot_keep_is_refused_at_the_start(tmp_
         while limits.enter(f"10.{taken >> 16}.{taken >> 8 & 255}.{taken & 255}") is None:
             taken += 1
         assert taken == min(files // 2, 16_384)
+
+
+class Ended:
+    """A connection without a place, which remembers that it had to go."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+@given(st.lists(st.tuples(st.sampled_from(["1.1.1.1", "2.2.2.2", "3.3.3.3", "10.0.0.1"]), st.booleans()), max_size=200))
+async def test_places_are_counted_exactly(steps: list[tuple[str, bool]]) -> None:
+    limits = ConnectionLimits(5, 2, TrustedProxies(["10.0.0.1"]))
+    held: list[str] = []
+    waiting: list[Ended] = []
+    for address, comes in steps:
+        if not comes and address in held:
+            held.remove(address)
+            limits.leave(address)
+        elif comes:
+            refusal = limits.enter(address)
+            share_full = address != "10.0.0.1" and held.count(address) == 2
+            assert (refusal and refusal.status) == (503 if len(held) == 5 else 429 if share_full else None)
+            if refusal is None:
+                held.append(address)
+            else:
+                waiting.append(Ended())
+                limits.keep_for_health(waiting[-1], refusal, address)
+    assert [each.aborted for each in waiting] == [
+        place < len(waiting) - HEALTH_CONNECTIONS_MAX for place in range(len(waiting))
+    ]
+    for address in held:
+        limits.leave(address)
+    assert [limits.enter(address) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")] == [None] * 3
 
 
 def _post(path: str, body: bytes, forwarded: str | None = None) -> bytes:
