@@ -12,10 +12,12 @@ from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
-from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.data_dir import DataDir, absolute_path, restrict_database
+from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
+from kelpie.world.keyring import Keyring
 from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -36,7 +38,9 @@ def open_kelpie(settings: Settings) -> Kelpie:
     data_dir = DataDir.open(settings.data_dir)
     data_dir.lock()
     try:
-        database = SqliteDatabase.open(_database_path(settings, data_dir))
+        path = _database_path(settings, data_dir)
+        restrict_database(path)
+        database = SqliteDatabase.open(path)
     except BaseException:  # raised again; the lock must not keep the next start out
         data_dir.close()
         raise
@@ -58,6 +62,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
             lowered=_warn_of_missing_isolation if settings.sandbox_isolation == "none" else None,
         ),
         workspaces=DirectoryWorkspaces(data_dir.path),
+        keyring=_keyring(settings, data_dir),
     )
     return Kelpie(
         world,
@@ -66,6 +71,13 @@ def open_kelpie(settings: Settings) -> Kelpie:
         data_dir=data_dir,
         password_kept=password_file.read(data_dir.path),
     )
+
+
+def _keyring(settings: Settings, data_dir: DataDir) -> Keyring:
+    if settings.encryption_key is not None:
+        return Keyring(store=SettingKeys(settings.encryption_key))
+    named = settings.encryption_key_file
+    return Keyring(store=FileKeys(absolute_path(named) if named else data_dir.path / DIRECTORY / NAME))
 
 
 def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:
