@@ -33,6 +33,7 @@ from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.activation_state import ActivationState, StateTransition
+from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
@@ -91,6 +92,7 @@ class Kelpie:
         self.data_dir = data_dir
         self.broker = LocalBroker(private=settings.egress_private)  # answers requests from cells
         self._node: Node | None = None
+        self._probe = asyncio.Lock()  # one check at a time
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
         self._recovery_task: asyncio.Task[None] | None = None
         self._callback_task: asyncio.Task[None] | None = None
@@ -203,6 +205,20 @@ class Kelpie:
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
+
+    async def why_not_ready(self) -> str | None:
+        """Why this server cannot store anything now; None when it can. While writes fail, it tries one itself."""
+        database, node = self.world.database, self._node
+        if node is None:
+            return "The server is starting."
+        async with self._probe:
+            if database.trouble() is not None:
+                try:
+                    await database.transact(lambda tx: ownership_fence.rewrite(tx, node))
+                except StorageError as error:
+                    return str(error)
+            trouble = database.trouble()
+        return None if trouble is None else str(trouble)
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
