@@ -54,10 +54,10 @@ class Web:
         self._server.server_close()
         self._thread.join()
 
-    def add_wheel(self, name: str, *metadata: str, before: str = "") -> None:
+    def add_wheel(self, name: str, *metadata: str, before: str = "", files: Mapping[str, str] | None = None) -> None:
         """Adds a package for pip; `before` is the address that the paths follow, for a proxy."""
         self.pages[f"{before}/simple/{name}/"] = f'<a href="/{name}-1-py3-none-any.whl">{name}</a>'.encode()
-        self.pages[f"{before}/{name}-1-py3-none-any.whl"] = wheel(name, *metadata)
+        self.pages[f"{before}/{name}-1-py3-none-any.whl"] = wheel(name, *metadata, files=files)
 
     def add_npm(self, name: str, **told: Any) -> None:
         """Adds a package for npm."""
@@ -69,7 +69,7 @@ class Web:
         self.pages[f"/{name}.tgz"] = packed
 
 
-def wheel(name: str, *metadata: str) -> bytes:
+def wheel(name: str, *metadata: str, files: Mapping[str, str] | None = None) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as file:
         file.writestr(f"{name}.py", "x = 1\n")
@@ -77,6 +77,8 @@ def wheel(name: str, *metadata: str) -> bytes:
         file.writestr(f"{name}-1.dist-info/METADATA", told)
         file.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr(f"{name}-1.dist-info/RECORD", "")
+        for path, text in (files or {}).items():
+            file.writestr(path, text)
     return data.getvalue()
 
 

@@ -100,10 +100,13 @@ async def test_npm_gets_copies_of_its_files_with_the_variables_that_they_name(tm
 
 async def test_uv_gets_its_variables_and_a_copy_of_its_file(tmp_path: Path, index_directory: Path) -> None:
     file(tmp_path / "uv/uv.toml", f'[[index]]\nurl = "{index_directory.as_uri()}"\n[pip]\nno-index = true\n')
-    env = {"XDG_CONFIG_HOME": str(tmp_path), "UV_INDEX_CORP_PASSWORD": "word", "UV_CACHE_DIR": "/c"}
+    (tmp_path / "links").mkdir()
+    named = f"corp=file://{tmp_path}/links"
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "UV_INDEX_CORP_PASSWORD": "w", "UV_CACHE_DIR": "/c", "UV_INDEX": named}
     found = await settings(Installer.uv, "", env)
     assert "no-index" in found.files[f"{found.env['XDG_CONFIG_HOME']}/uv/uv.toml"]
-    assert found.shown == (str(index_directory.parent),) and "word" in found.secrets and "UV_CACHE_DIR" not in found.env
+    assert found.shown == (str(tmp_path / "links"), str(index_directory.parent)) and found.env["UV_INDEX"] == named
+    assert "w" in found.secrets and "UV_CACHE_DIR" not in found.env
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ async def test_a_directory_around_the_server_s_files_is_never_shown(
     tmp_path: Path, index_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = f"global.find-links={str(index_directory)!r}"
-    for closed in (index_directory / "data", index_directory):
+    for closed in (index_directory / "data", index_directory, index_directory.parent):
         with pytest.raises(ToolError, match="it names a directory that holds other files too"):
             await settings(Installer.pip, told, {}, str(closed))
     found = await settings(Installer.pip, told, {}, str(index_directory.parent / "data"))

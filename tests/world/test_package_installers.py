@@ -104,6 +104,18 @@ async def test_pip_opens_no_source_archive_that_a_wheel_names(
     assert "/lk-1.0.tar.gz" in index.asked and "the address of its source, and not of a wheel: refused" in told
 
 
+@pytest.mark.needs("pip")
+async def test_pip_installs_no_wheel_with_paths_out_of_its_directory(
+    index: Web, shelf: LocalPackages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", f"{index.address}/simple")
+    index.add_wheel("climbs", files={f"{'../' * 20}{tmp_path}/written": "x", "climbs-1.data/data/../../../x": "x"})
+    with pytest.raises(ToolError, match="pip could not install climbs") as error:
+        await shelf.install(pip("climbs"), ())
+    assert str(tmp_path) not in str(error.value) and "written" not in names(tmp_path) and "home" not in names(tmp_path)
+    assert_nothing_is_left(tmp_path / "data/packages")
+
+
 async def test_uv_installs_wheels_and_nothing_that_a_source_archive_holds(
     index: Web, shelf: LocalPackages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

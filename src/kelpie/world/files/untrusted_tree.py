@@ -5,6 +5,7 @@ No link is followed out, even if one replaces a directory at any time; any depth
 directories that their owner closed are opened. No file is ever read.
 """
 
+import errno
 import os
 import stat
 import uuid
@@ -107,13 +108,21 @@ def seal(top: str, user: int, group: int) -> None:
             if not stat.S_ISDIR(about.st_mode) and (not stat.S_ISREG(about.st_mode) or about.st_nlink != 1):
                 raise UnusualEntry(_kind(about))
             if (about.st_uid, about.st_gid) != (user, group):
-                os.chown(f"/proc/self/fd/{held}", user, group)
+                _give(held, user, group)
             program = stat.S_ISDIR(about.st_mode) or about.st_mode & stat.S_IXUSR
             Path(f"/proc/self/fd/{held}").chmod(0o755 if program else 0o644)
         finally:
             os.close(held)
 
     _to_each(top, sealed)
+
+
+def _give(held: int, user: int, group: int) -> None:
+    try:
+        os.chown(f"/proc/self/fd/{held}", user, group)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EINVAL, errno.ENOTSUP):  # a disk that stores no owners
+            raise
 
 
 def _kind(about: os.stat_result) -> str:

@@ -26,7 +26,8 @@ INSTALL_S = 300.0
 LOOK_S = 0.5
 SET_BYTES_MAX = 1024**3
 SET_ENTRIES_MAX = 200_000
-FREE_BYTES_MIN = 1024 * MEGABYTE  # of the disk: an installation is ended when less is left
+FREE_BYTES_MIN = 1024 * MEGABYTE  # of the disk: an installation that has taken some is ended when less is left
+FREE_BYTES_TAKEN = 32 * MEGABYTE
 LIMITS = Confinement(
     wall_s=INSTALL_S, memory_bytes=1024 * MEGABYTE, cpu_share=2.0, processes=128, output_bytes=256 * 1024
 )
@@ -122,7 +123,7 @@ async def _watched(cell: Cell, order: Order, into: Path) -> None:
             if size > 2 * SET_BYTES_MAX or entries > SET_ENTRIES_MAX:  # packed and unpacked
                 raise ToolError(too_large(size))
             disk = os.statvfs(into)
-            if disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
+            if size > FREE_BYTES_TAKEN and disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
                 raise ToolError(DISK_FULL)
         running.result()
     finally:

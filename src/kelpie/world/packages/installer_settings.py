@@ -10,7 +10,7 @@ import netrc
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -50,6 +50,7 @@ _UV_NAMES = (
     "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_CONSTRAINT", "UV_PRERELEASE",
     "UV_EXCLUDE_NEWER",
 )  # fmt: skip
+_UV_PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
 _PLACES = ("find-links", "index-url", "extra-index-url", "url")
 _WIDE = ("/", "/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/var", "/mnt", "/media", "/data")
 
@@ -132,7 +133,7 @@ class _Collection:
             if name in settings:
                 value = settings[name]
                 if name in _PLACES:
-                    self._show(name, value.split())
+                    value = " ".join(self._placed(name, each) for each in value.split())
                 elif name in ("cert", "client-cert", "constraint"):
                     value = " ".join(self._copied(name, each) for each in value.split())
                 self._env[f"PIP_{name.upper().replace('-', '_')}"] = value
@@ -145,10 +146,12 @@ class _Collection:
                 value = self._ours[name]
                 if name == "UV_CONSTRAINT":
                     value = " ".join(self._copied(name, each) for each in value.split())
-                self._env[name] = value
-                self._show(name, re.split(r"[\s,]+", value))
-                if name.endswith("_PASSWORD"):
+                elif name in _UV_PLACES:
+                    separator = "," if name == "UV_FIND_LINKS" else " "
+                    value = separator.join(self._placed(name, each) for each in re.split(r"[\s,]+", value) if each)
+                elif name.endswith("_PASSWORD"):
                     self._secrets.add(value)
+                self._env[name] = value
         home = Path(self._ours.get("XDG_CONFIG_HOME") or Path(self._ours.get("HOME", "/"), ".config"))
         own = self._ours.get("UV_CONFIG_FILE")
         places = {"XDG_CONFIG_HOME": Path(own) if own else home / "uv/uv.toml"}
@@ -158,7 +161,8 @@ class _Collection:
             if (text := self._text(variable, file)) is not None:
                 self._env[variable] = f"{COPIES}/{variable.lower()}"
                 self._files[f"{COPIES}/{variable.lower()}/uv/uv.toml"] = text
-                self._show("uv.toml", _strings(_parsed(file, text)))
+                for place in _strings(_parsed(file, text)):
+                    self._placed("uv.toml", place)
 
     def add_npm(self, said: str) -> None:
         try:
@@ -240,16 +244,23 @@ class _Collection:
             raise ToolError(UNREADABLE.format(name, self._installer, f"it is larger than {FILE_BYTES_MAX} bytes"))
         return data.decode("utf-8", "replace")
 
-    def _show(self, name: str, values: Iterable[str]) -> None:
-        """Shows the directories among the values of a setting, paths or file: addresses. Raises ToolError."""
-        for value in values:
-            path = Path(url2pathname(urlsplit(value).path) if value.startswith("file:") else value)
-            if "://" in value.removeprefix("file://") or not path.is_absolute() or not path.exists():
-                continue
-            path = path.resolve() if path.is_dir() else path.resolve().parent
+    def _placed(self, name: str, value: str) -> str:
+        """A path or an address of an index; if it is a directory of this machine, that is shown. Raises ToolError."""
+        label, equals, address = value.rpartition("=")  # uv can give an index a name
+        if address.startswith("file:"):
+            path = Path(url2pathname(urlsplit(address).path))
+        elif "://" in address:
+            return value
+        else:
+            path = Path(address).expanduser().absolute()
+            address = str(path)
+        if path.exists():
+            directory = path.resolve() if path.is_dir() else path.resolve().parent
             # Pages of an index in a directory `simple` usually name files beside that directory.
-            around = path.parent
-            self._show_directory(name, around if path.name == "simple" and not self._is_wide(around) else path)
+            around = directory.parent
+            shown = around if directory.name == "simple" and not self._is_wide(around) else directory
+            self._show_directory(name, shown)
+        return f"{label}{equals}{address}"
 
     def _show_directory(self, name: str, path: Path) -> None:
         if self._is_wide(path):
@@ -259,7 +270,8 @@ class _Collection:
         self._shown.append(str(path))
 
     def _is_wide(self, path: Path) -> bool:
-        return str(path) in _WIDE or any(each.is_relative_to(path) for each in (self._closed, Path.home()))
+        around = any(each.is_relative_to(path) for each in (self._closed, Path.home()))
+        return around or path.is_relative_to(self._closed) or str(path) in _WIDE
 
 
 def _parsed(file: Path, text: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from kelpie.world.cells.mounts import INSIDE, interpreter, shown_paths
 SET = "/set"  # the only directory in the cell that is on the disk and can be written to
 TEMPORARY = ".temporary"
 PIP_VERSION = "26.3"  # as constraints.txt pins it
-NO_PYTHON_INSTALLER = "this server has neither pip nor uv; install one: {} -m ensurepip"
+NO_PYTHON_INSTALLER = "this server has neither pip nor uv; run `python -m ensurepip` in its environment"
 NO_NPM = "this server has no npm; install the packages nodejs and npm"
 
 _CODE = "/installer"
@@ -73,7 +73,7 @@ def installer_of(index: Index) -> Installer:
     if pip_directory() is not None:
         return Installer.pip
     if _uv() is None:
-        raise ToolError(NO_PYTHON_INSTALLER.format(sys.executable))
+        raise ToolError(NO_PYTHON_INSTALLER)
     return Installer.uv
 
 
