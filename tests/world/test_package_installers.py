@@ -1,5 +1,6 @@
 """Real pip, uv and npm in their cell: what they install, and that no package reaches anything else with them."""
 
+import asyncio
 import base64
 import json
 import os
@@ -222,6 +223,22 @@ async def test_an_installer_that_hangs_is_ended(
     takes_over(monkeypatch, "import signal; signal.pause()")
     with pytest.raises(ToolError, match=r"installing hanging with pip took longer than 0\.2 s and was stopped"):
         await shelf.install(pip("hanging"), ())
+    assert_nothing_is_left(tmp_path / "data/packages")
+
+
+@pytest.mark.needs("pip")
+async def test_an_installation_that_is_cancelled_leaves_nothing(
+    shelf: LocalPackages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes_over(monkeypatch, "import signal; open('begun', 'w').close(); signal.pause()")
+    installing = asyncio.create_task(shelf.install(pip("hanging"), ()))
+    async with asyncio.timeout(60):
+        while not any((tmp_path / "data").glob("packages/*.part/begun")):
+            assert not installing.done()
+            await asyncio.sleep(0.01)
+    installing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await installing
     assert_nothing_is_left(tmp_path / "data/packages")
 
 
