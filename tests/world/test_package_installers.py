@@ -74,9 +74,6 @@ async def test_pip_installs_with_credentials_and_a_proxy_of_the_operator_that_ne
     credentials = base64.b64encode(b"proxy-user:proxy-word").decode()
     assert {each.get("Proxy-Authorization") for each in index.headers} == {f"Basic {credentials}"}
     assert SECRET.encode() not in contents(place) and b"proxy-word" not in contents(place)
-    with pytest.raises(ToolError, match="pip could not install other") as error:
-        await shelf.install(pip("other"), ())
-    assert SECRET not in str(error.value)
 
 
 async def _check_source_archive(index: Web, shelf: LocalPackages, tmp_path: Path) -> str:
