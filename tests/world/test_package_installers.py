@@ -17,10 +17,10 @@ from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.cells.mounts import interpreter
 from kelpie.world.packages import installer_cell, installers
 from kelpie.world.packages.installer_cell import CellInstaller
-from kelpie.world.packages.installers import InstallerProgram
+from kelpie.world.packages.installers import Installer, InstallerProgram
 from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import SystemProcesses
-from tests.package_index import Web, archive
+from tests.package_index import Web, archive, wheel
 
 SECRET = "s3cret-of-the-index"
 
@@ -100,6 +100,38 @@ async def test_pip_opens_no_source_archive_that_a_wheel_names(
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.address}/simple")
     told = await _check_source_archive(index, shelf, tmp_path)
     assert "/lk-1.0.tar.gz" in index.asked and "the address of its source, and not of a wheel: refused" in told
+
+
+@pytest.mark.needs("pip")
+async def test_pip_finds_packages_in_a_directory_and_builds_none_of_them(
+    shelf: LocalPackages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wheels only are taken from the index, but a wheel may name another package by its address."""
+    directory, source = tmp_path / "index", tmp_path / "index/source"
+    source.mkdir(parents=True)
+    (source / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n')
+    (source / "b.py").write_text("raise SystemExit('code of a package ran')\n")
+    (directory / "plain-1-py3-none-any.whl").write_bytes(wheel("plain"))
+    (directory / "sly-1-py3-none-any.whl").write_bytes(wheel("sly", f"Requires-Dist: built @ {source.as_uri()}"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
+    place = await shelf.install(pip("plain"), ())
+    assert names(place) == ["__pycache__", "plain-1.dist-info", "plain.py"], "and nothing temporary"
+    with pytest.raises(ToolError, match="the address of its source, and not of a wheel: refused") as error:
+        await shelf.install(pip("sly"), ())
+    assert "code of a package ran" not in str(error.value) and shelf.find(pip("sly")) is None
+
+
+@pytest.mark.needs("pip", "node")
+def test_the_commands_take_wheels_run_no_scripts_and_end_with_the_names() -> None:
+    """A name cannot be an option, whatever it is."""
+    for installer in (Installer.pip, Installer.uv):
+        [command] = installers.program(installer, pip("cowsay")).commands
+        assert list(command)[-2:] == ["--", "cowsay"]
+        assert list(command)[command.index("--only-binary") + 1] == ":all:"
+    resolve, install = installers.program(Installer.npm, npm("left-pad")).commands
+    assert list(resolve)[-2:] == ["--", "left-pad"]
+    assert {"--ignore-scripts", "--no-bin-links", "--git=/dev/null"} <= {*resolve} & {*install}
 
 
 @pytest.mark.needs("pip")
