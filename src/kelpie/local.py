@@ -18,6 +18,7 @@ from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.keyring import Keyring
+from kelpie.world.packages.installer_cell import CellInstaller
 from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -67,7 +68,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
     return Kelpie(
         world,
         settings,
-        packages=_packages(world, settings, data_dir.path / PACKAGES_DIR),
+        packages=_packages(world, settings, data_dir.path),
         data_dir=data_dir,
         password_kept=password_file.read(data_dir.path),
     )
@@ -80,8 +81,11 @@ def _keyring(settings: Settings, data_dir: DataDir) -> Keyring:
     return Keyring(store=FileKeys(absolute_path(named) if named else data_dir.path / DIRECTORY / NAME))
 
 
-def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:
-    return LocalPackages(world.processes, directory, private=settings.egress_private) if settings.packages else None
+def _packages(world: World, settings: Settings, data_dir: Path) -> LocalPackages | None:
+    if not settings.packages or world.cells is None:
+        return None
+    installer = CellInstaller(world.cells, world.processes, data_dir, private=settings.egress_private)
+    return LocalPackages(installer, world.processes, data_dir / PACKAGES_DIR)
 
 
 def _database_path(settings: Settings, data_dir: DataDir) -> Path:
