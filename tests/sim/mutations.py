@@ -353,9 +353,9 @@ def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
 def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
     original = group_commit._Group._commit
 
-    def commit(self: Any, outcomes: list[Any], kept: int) -> list[Any]:
+    def commit(self: Any, outcomes: list[Any]) -> list[Any]:
         try:
-            told = original(self, outcomes, kept)
+            told = original(self, outcomes)
         except group_commit._GroupLost:
             return outcomes
         return outcomes if any(isinstance(each, group_commit.JobFailure) for each in told) else told
