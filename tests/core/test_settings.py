@@ -23,6 +23,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "openai_responses": ("always", "always"),
     "tools_allow": ("memory_*, kind:custom", ("memory_*", "kind:custom")),
     "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
+    "trusted_proxies": ("10.0.0.5, fd00::/8", ("10.0.0.5", "fd00::/8")),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {
     str: ("other/value", "other/value"),
