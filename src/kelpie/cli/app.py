@@ -19,6 +19,7 @@ from kelpie.cli.commands import keys as key_commands
 from kelpie.cli.commands import logs as log_command
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import runs as run_commands
+from kelpie.cli.commands import secrets as secret_commands
 from kelpie.cli.commands import tools as tool_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
@@ -50,6 +51,7 @@ kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(model_commands.commands, name="models")
 kelpie.add_typer(key_commands.commands, name="keys")
+kelpie.add_typer(secret_commands.commands, name="secrets")
 kelpie.add_typer(config_commands.commands, name="config")
 kelpie.add_typer(simulation, name="sim")
 

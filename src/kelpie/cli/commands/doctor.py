@@ -1,10 +1,12 @@
-"""`kelpie doctor`: a report on the settings, the server, its models and data, and the isolation of this machine.
+"""`kelpie doctor`: a report on the settings, the server, its models and data, and the isolation and package installers
+of this machine.
 
 It must never change anything.
 """
 
 import os
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from kelpie.cli.commands.config import described
@@ -19,6 +21,7 @@ from kelpie.core.settings.settings import VARIABLES, ResolvedSettings
 from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client
+from kelpie.world.packages.installer_report import installer_reports
 
 # Listing models may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
@@ -33,6 +36,7 @@ def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
             "server": server(url or address(found.settings), credential(found, url)),
             "data": data(url or address(found.settings), credential(found, url)),
             "isolation": isolation_report(),
+            "packages": [asdict(each) for each in installer_reports()],
             "letta": letta(),
         }
     if as_json:
@@ -114,6 +118,11 @@ def _print(told: dict[str, Any]) -> None:
     _print_data(told["data"])
     _heading("Isolation")
     print_isolation(told["isolation"])
+    _heading("Package installers")
+    print_rows(
+        ("packages", "installer", "version", "remedy"),
+        [(each["index"], each["installer"], each["version"], each["remedy"]) for each in told["packages"]],
+    )
     _heading("Letta package")
     version = told["letta"]["version"]
     say(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -53,6 +53,7 @@ class McpServer:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict[str, str])  # secrets that cannot be decrypted, and why
 
 
 def bare_token(text: str | None) -> str | None:
