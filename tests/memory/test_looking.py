@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.memory import search_slots
 from kelpie.memory.search_slots import SearchSlots
 
@@ -19,7 +20,7 @@ class Search:
         self.task = asyncio.create_task(self._run(slots))
 
     async def _run(self, slots: SearchSlots) -> None:
-        async with slots.slot():
+        async with slots.slot(Consumer("org-1")):
             self.begun.set()
             await self.end.wait()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.access.callers import Caller
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.passages import NewPassage, PassageQuery
@@ -41,7 +42,9 @@ async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_th
 ) -> None:
     monkeypatch.setattr(embeddings, "LOOK_S", 0.5)
     models: Any = Slow(3)
-    meant = await Embeddings(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
+    meant = await Embeddings(models, Settings()).of_query(
+        ["one", "hangs", "two", "one", None], "text", Consumer("org-1")
+    )
     assert list(meant.by_model("text")) == ["one", "two"]
     assert meant.lacking is not None and "hangs did not answer" in meant.lacking
 

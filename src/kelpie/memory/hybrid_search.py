@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from kelpie.core.errors import StorageError
+from kelpie.core.access.consumers import Consumer
+from kelpie.core.errors import Overloaded, StorageError
 from kelpie.core.search_hits import SearchMode
 from kelpie.memory.embeddings import Embeddings
 from kelpie.search.items import Near, NearestItems
@@ -28,6 +29,11 @@ class VectorScope(Protocol):
 
     @property
     def mode(self) -> SearchMode: ...
+
+    @property
+    def consumer(self) -> Consumer:
+        """Who searches, and takes turns with others for a search slot and a model."""
+        ...
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         """The embedding model of each scope that has vectors. Raises NotFound for what the caller may not see."""
@@ -89,18 +95,23 @@ class HybridSearch:
     embeddings: Embeddings
 
     async def search(self, scope: SearchScope[Found]) -> SearchResults[Found]:
-        """The best items; by words alone when there are no vectors. Raises NotFound or StorageError."""
+        """The best items; by words alone when there are no vectors.
+
+        Raises NotFound, StorageError, or Overloaded when too many searches wait.
+        """
         lacking: str | None = None
         if scope.mode != "fts" and scope.text.strip():
             query = await self._embed(scope)
             lacking = query.lacking
             if query.vectors:
                 try:
-                    found = await self._read(lambda tx: scope.ranked(tx, scope.mode, self._near(tx, scope, query)))
+                    found = await self._read(
+                        scope, lambda tx: scope.ranked(tx, scope.mode, self._near(tx, scope, query))
+                    )
                     return SearchResults(found, scope.mode, lacking)
                 except StorageError as error:
                     lacking = self.embeddings.failed(error)
-        return SearchResults(await self._read(lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
+        return SearchResults(await self._read(scope, lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
 
     async def nearest(self, scope: VectorScope) -> NearestResults:
         """The first half of a search, for a caller that ranks and loads later. Raises NotFound or StorageError."""
@@ -108,18 +119,21 @@ class HybridSearch:
         if not query.vectors:
             return NearestResults(lacking=query.lacking)
         try:
-            return NearestResults(tuple(await self._read(lambda tx: self._near(tx, scope, query))), by_vectors=True)
+            near = await self._read(scope, lambda tx: self._near(tx, scope, query))
         except StorageError as error:
             return NearestResults(lacking=self.embeddings.failed(error))
+        except Overloaded as error:
+            return NearestResults(lacking=f"the search by meaning was left out: {error}")
+        return NearestResults(tuple(near), by_vectors=True)
 
     async def _embed(self, scope: VectorScope) -> _EmbeddedQuery:
         models = await self.database.read(scope.models)
-        embedded = await self.embeddings.of_query(models.values(), scope.text)
+        embedded = await self.embeddings.of_query(models.values(), scope.text, scope.consumer)
         return _EmbeddedQuery(models, embedded.by_model(scope.text), embedded.lacking)
 
     def _near(self, tx: Tx, scope: VectorScope, query: _EmbeddedQuery) -> Sequence[Near]:
         return scope.nearest(tx, self.embeddings.finder, query.models, query.vectors)
 
-    async def _read(self, statement: Callable[[Tx], Result]) -> Result:
-        async with self.embeddings.slots.slot():
+    async def _read(self, scope: VectorScope, statement: Callable[[Tx], Result]) -> Result:
+        async with self.embeddings.slots.slot(scope.consumer):
             return await self.database.read(statement)

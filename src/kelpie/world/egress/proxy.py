@@ -47,7 +47,8 @@ async def look_up(host: str, port: int) -> list[str]:
 
 class EgressProxy:
     """Answers one listener; with None for the hosts, every host and port is allowed. `private` allows addresses that
-    are not public, `inside` allows them for these hosts only. The last refusal is stored for the error report."""
+    are not public, `inside` allows them for these hosts only. `permitted` are the only hosts that the operator permits;
+    without any, all. The last refusal is stored for the error report."""
 
     def __init__(
         self,
@@ -55,11 +56,13 @@ class EgressProxy:
         *,
         private: bool = False,
         inside: Sequence[EgressEntry] = (),
+        permitted: Sequence[EgressEntry] = (),
         resolve: Resolve = look_up,
     ) -> None:
         self.refused: str | None = None
         self._listed = entries(hosts) if hosts is not None else None
         self._inside = inside
+        self._permitted = permitted
         self._private = private
         self._resolve = resolve
         self._server: asyncio.Server | None = None
@@ -128,6 +131,14 @@ class EgressProxy:
                 "egress_host_refused", "Tool asked for a host that is not on its allow list", host=host, port=port
             )
             raise self._no(f"This tool may not reach {host} at port {port}: the host is not on its allow list.")
+        if self._permitted and not allows(self._permitted, host, port):
+            _log.warning(
+                "egress_host_not_permitted",
+                "Tool asked for a host that limits.egress does not list",
+                host=host,
+                port=port,
+            )
+            raise self._no(f"This server does not permit tools to reach {host} at port {port} (KELPIE_TOOL_EGRESS).")
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = [host] if is_address(host) else await self._addresses(host, port)
