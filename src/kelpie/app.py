@@ -33,6 +33,7 @@ from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.activation_state import ActivationState, StateTransition
+from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
@@ -94,6 +95,7 @@ class Kelpie:
         self.broker = LocalBroker(private=settings.egress_private, permitted=settings.tool_egress)  # for cells
         self._share = OrganizationShare(settings.organization_share)
         self._node: Node | None = None
+        self._probe = asyncio.Lock()  # one check at a time
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
         self._recovery_task: asyncio.Task[None] | None = None
         self._callback_task: asyncio.Task[None] | None = None
@@ -207,6 +209,20 @@ class Kelpie:
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
+
+    async def why_not_ready(self) -> str | None:
+        """Why this server cannot store anything now; None when it can. While writes fail, it tries one itself."""
+        database, node = self.world.database, self._node
+        if node is None:
+            return "The server is starting."
+        async with self._probe:
+            if database.trouble() is not None:
+                try:
+                    await database.transact(lambda tx: ownership_fence.rewrite(tx, node))
+                except StorageError as error:
+                    return str(error)
+            trouble = database.trouble()
+        return None if trouble is None else str(trouble)
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""

@@ -95,8 +95,8 @@ def test_agents_take_turns_and_nobody_overtakes():
         running.append(asyncio.ensure_future(call(limiter, "late", log)))
         await asyncio.gather(*running)
         order = [agent for _, agent in log]
-        assert order[:6] == ["greedy", "greedy", "one", "two", "late", "greedy"]
-        assert order[6:] == ["two", "greedy", "greedy", "greedy"]
+        assert order[:6] == ["greedy", "one", "two", "late", "greedy", "two"], "who was served before comes after"
+        assert order[6:] == ["greedy", "greedy", "greedy", "greedy"]
         assert [moment for moment, _ in log] == list(range(10))
 
     in_virtual_time(main)

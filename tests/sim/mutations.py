@@ -472,6 +472,16 @@ def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(authentication.Authenticator, "forget", lambda self: None)
 
 
+def a_right_key_waits_for_wrong_ones(patch: pytest.MonkeyPatch) -> None:
+    original = authentication.Authenticator._looked_up
+
+    async def looked_up(self: Any, mark: bytes, text: str, address: str) -> Any:
+        authentication._must_not_wait(self._failures, address)
+        return await original(self, mark, text, address)
+
+    patch.setattr(authentication.Authenticator, "_looked_up", looked_up)
+
+
 def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     original = authentication.authorization_of_token
     patch.setattr(authentication, "authorization_of_token", lambda token: replace(original(token), expires_at=None))
@@ -735,6 +745,9 @@ MUTATIONS = (
     Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 0, 10, "a limit of tokens is held"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 0, 10, "a stopped agent answers 409"),
     Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
+    Mutation(
+        a_right_key_waits_for_wrong_ones, "keys-under-storage-faults", 0, 10, "wrong keys do not make a right one wait"
+    ),
     Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
     Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 0, 10),
 )

@@ -193,8 +193,20 @@ class StorageError(KelpieError):
     """The database failed."""
 
 
-class DiskFull(StorageError):
+class StorageUnavailable(StorageError):
+    """Nothing can be stored until an operator acts. To wait or to try again does not help."""
+
+
+class DiskFull(StorageUnavailable):
     """The disk that holds the database is full."""
+
+
+class DatabaseLost(StorageUnavailable):
+    """A file of the database was deleted or replaced."""
+
+
+class DatabaseDamaged(StorageUnavailable):
+    """A file of the database is damaged."""
 
 
 class StorageBusy(StorageError):

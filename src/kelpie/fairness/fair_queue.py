@@ -1,25 +1,33 @@
-"""Fair queue: organizations take turns, the agents of each organization take turns, and each agent keeps its order.
+"""Fair queue: of the organizations that wait, the one that was served longest ago is next; so it is with the agents of
+an organization, and each agent keeps its order.
 
-It holds whatever its owner lets wait, and decides only whose turn it is: no clock, no limit, no event loop. An
-organization that is passed over because it may not have more at present keeps its turn.
+Whoever waits sees every other organization served at most once before it, and one that was not served for a while sees
+none. The queue holds whatever its owner lets wait, and decides only whose turn it is: no clock, no limit, no event
+loop. An organization that is passed over because it may not have more at present keeps its turn.
 """
 
+from bisect import insort
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import count
 from typing import Generic, TypeVar
 
 from kelpie.core.access.consumers import Consumer
 
-T = TypeVar("T")
+REMEMBERED_MAX = 10_000  # organizations and agents whose last turn is remembered; others count as never served
 
-_Agents = OrderedDict[str, OrderedDict[T, None]]  # each agent's items, the next agent first
+T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
     """Waiting items, each of one consumer. An item must be hashable and may be in the queue once."""
 
     def __init__(self) -> None:
-        self._turns: OrderedDict[str, _Agents[T]] = OrderedDict()  # the next organization first
+        self._served: OrderedDict[str | Consumer, int] = OrderedDict()  # the number of each one's last turn
+        self._numbers = count(1)
+        self._organizations = _Round[str]()
+        self._agents: dict[str, _Round[Consumer]] = {}
+        self._items: dict[Consumer, OrderedDict[T, None]] = {}
         self._counts: dict[str, int] = {}
         self._size = 0
 
@@ -32,40 +40,74 @@ class FairQueue(Generic[T]):
 
     def add(self, consumer: Consumer, item: T) -> None:
         """Adds an item behind the others of its agent."""
-        agents = self._turns.get(consumer.organization)
-        if agents is None:
-            agents = self._turns[consumer.organization] = OrderedDict()
-        agents.setdefault(consumer.agent, OrderedDict())[item] = None
-        self._counts[consumer.organization] = self.count(consumer.organization) + 1
+        organization = consumer.organization
+        if organization not in self._agents:
+            self._agents[organization] = _Round()
+            self._organizations.enter(organization, self._served.get(organization, 0), next(self._numbers))
+        if consumer not in self._items:
+            self._items[consumer] = OrderedDict()
+            self._agents[organization].enter(consumer, self._served.get(consumer, 0), next(self._numbers))
+        self._items[consumer][item] = None
+        self._counts[organization] = self.count(organization) + 1
         self._size += 1
 
     def next_of_each(self) -> Iterator[tuple[Consumer, T]]:
         """The next item of every organization, in the order of their turns. Meanwhile the queue must not change."""
-        for organization, agents in self._turns.items():
-            agent = next(iter(agents))
-            yield Consumer(organization, agent), next(iter(agents[agent]))
+        for organization in self._organizations:
+            consumer = next(iter(self._agents[organization]))
+            yield consumer, next(iter(self._items[consumer]))
 
     def serve(self, consumer: Consumer, item: T) -> None:
-        """Removes an item whose turn came: its organization and its agent go to the end of their rounds."""
+        """Removes an item whose turn came."""
         self.remove(consumer, item)
-        agents = self._turns.get(consumer.organization)
-        if agents is None:
-            return
-        self._turns.move_to_end(consumer.organization)
-        if consumer.agent in agents:
-            agents.move_to_end(consumer.agent)
+        self.record_turn(consumer)
+
+    def record_turn(self, consumer: Consumer) -> None:
+        """Records that an organization and its agent were served, now: all others that wait go before them."""
+        for each in (consumer.organization, consumer):
+            self._served[each] = next(self._numbers)
+            self._served.move_to_end(each)
+        if consumer.organization in self._agents:
+            self._organizations.put_last(consumer.organization, self._served[consumer.organization])
+        if consumer in self._items:
+            self._agents[consumer.organization].put_last(consumer, self._served[consumer])
+        while len(self._served) > REMEMBERED_MAX:
+            self._served.popitem(last=False)
 
     def remove(self, consumer: Consumer, item: T) -> None:
         """Removes an item that no longer waits; nobody's turn changes."""
-        organization, agent = consumer
-        agents = self._turns[organization]
-        items = agents[agent]
-        del items[item]
-        if not items:
-            del agents[agent]
-        if not agents:
-            del self._turns[organization]
+        organization = consumer.organization
+        del self._items[consumer][item]
+        if not self._items[consumer]:
+            del self._items[consumer]
+            self._agents[organization].leave(consumer)
         self._size -= 1
         self._counts[organization] -= 1
         if not self._counts[organization]:
-            del self._counts[organization]
+            del self._counts[organization], self._agents[organization]
+            self._organizations.leave(organization)
+
+
+K = TypeVar("K", str, Consumer)
+
+
+class _Round(Generic[K]):
+    """Those that wait, by their last turn; who never had one is in the order of arrival. There are not many at once."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[int, int, K]] = []
+        self._places: dict[K, tuple[int, int, K]] = {}
+
+    def __iter__(self) -> Iterator[K]:
+        return (place[2] for place in self._order)
+
+    def enter(self, key: K, last_turn: int, arrival: int) -> None:
+        self._places[key] = place = (last_turn, arrival, key)
+        insort(self._order, place)
+
+    def leave(self, key: K) -> None:
+        self._order.remove(self._places.pop(key))
+
+    def put_last(self, key: K, turn: int) -> None:
+        self.leave(key)
+        self.enter(key, turn, turn)

@@ -77,6 +77,7 @@ class FairSlots:
         if not self._within_share(consumer.organization, amount):
             return False
         self._grant(consumer, amount)
+        self._queue.record_turn(consumer)
         return True
 
     async def take(self, consumer: Consumer, amount: int = 0) -> None:

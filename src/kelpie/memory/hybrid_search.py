@@ -21,14 +21,21 @@ Found = TypeVar("Found")
 Result = TypeVar("Result")
 
 
-class VectorScope(Protocol):
-    """One query over items with vectors: what differs between the kinds of items."""
+class SearchQuery(Protocol):
+    """A query of any kind of item."""
 
     @property
     def text(self) -> str: ...
 
     @property
     def mode(self) -> SearchMode: ...
+
+
+class VectorScope(Protocol):
+    """One query over items with vectors: what differs between the kinds of items."""
+
+    @property
+    def query(self) -> SearchQuery: ...
 
     @property
     def consumer(self) -> Consumer:
@@ -100,26 +107,25 @@ class HybridSearch:
         Raises NotFound, StorageError, or Overloaded when too many searches wait.
         """
         lacking: str | None = None
-        if scope.mode != "fts" and scope.text.strip():
-            query = await self._embed(scope)
-            lacking = query.lacking
-            if query.vectors:
+        mode = scope.query.mode
+        if mode != "fts" and scope.query.text.strip():
+            embedded = await self._embed(scope)
+            lacking = embedded.lacking
+            if embedded.vectors:
                 try:
-                    found = await self._read(
-                        scope, lambda tx: scope.ranked(tx, scope.mode, self._near(tx, scope, query))
-                    )
-                    return SearchResults(found, scope.mode, lacking)
+                    found = await self._read(scope, lambda tx: scope.ranked(tx, mode, self._near(tx, scope, embedded)))
+                    return SearchResults(found, mode, lacking)
                 except StorageError as error:
                     lacking = self.embeddings.failed(error)
         return SearchResults(await self._read(scope, lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
 
     async def nearest(self, scope: VectorScope) -> NearestResults:
         """The first half of a search, for a caller that ranks and loads later. Raises NotFound or StorageError."""
-        query = await self._embed(scope)
-        if not query.vectors:
-            return NearestResults(lacking=query.lacking)
+        embedded = await self._embed(scope)
+        if not embedded.vectors:
+            return NearestResults(lacking=embedded.lacking)
         try:
-            near = await self._read(scope, lambda tx: self._near(tx, scope, query))
+            near = await self._read(scope, lambda tx: self._near(tx, scope, embedded))
         except StorageError as error:
             return NearestResults(lacking=self.embeddings.failed(error))
         except Overloaded as error:
@@ -127,12 +133,13 @@ class HybridSearch:
         return NearestResults(tuple(near), by_vectors=True)
 
     async def _embed(self, scope: VectorScope) -> _EmbeddedQuery:
+        text = scope.query.text
         models = await self.database.read(scope.models)
-        embedded = await self.embeddings.of_query(models.values(), scope.text, scope.consumer)
-        return _EmbeddedQuery(models, embedded.by_model(scope.text), embedded.lacking)
+        vectors = await self.embeddings.of_query(models.values(), text, scope.consumer)
+        return _EmbeddedQuery(models, vectors.by_model(text), vectors.lacking)
 
-    def _near(self, tx: Tx, scope: VectorScope, query: _EmbeddedQuery) -> Sequence[Near]:
-        return scope.nearest(tx, self.embeddings.finder, query.models, query.vectors)
+    def _near(self, tx: Tx, scope: VectorScope, embedded: _EmbeddedQuery) -> Sequence[Near]:
+        return scope.nearest(tx, self.embeddings.finder, embedded.models, embedded.vectors)
 
     async def _read(self, scope: VectorScope, statement: Callable[[Tx], Result]) -> Result:
         async with self.embeddings.slots.slot(scope.consumer):

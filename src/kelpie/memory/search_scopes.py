@@ -34,14 +34,6 @@ class PassageScope:
     query: PassageQuery
 
     @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
-
-    @property
     def consumer(self) -> Consumer:
         return Consumer(self.organization)
 
@@ -75,14 +67,6 @@ class AgentPassageScope:
     query: PassageQuery
 
     @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
-
-    @property
     def consumer(self) -> Consumer:
         return Consumer(self.organization, self.agent_id)
 
@@ -105,14 +89,6 @@ class MessageScope:
 
     organization: OrganizationId
     query: MessageSearch
-
-    @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
 
     @property
     def consumer(self) -> Consumer:
@@ -138,14 +114,6 @@ class FactScope:
     agent_id: AgentId
     query: FactSearch
     now: Micros
-
-    @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
 
     @property
     def consumer(self) -> Consumer:

@@ -123,6 +123,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     """The application over a `Kelpie` that its caller starts and stops."""
     app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
     app.state.api = kelpie.api
+    app.state.why_not_ready = kelpie.why_not_ready
     app.state.authenticator = kelpie.runtime.authenticator
     for router in _ROUTERS:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time

@@ -88,6 +88,7 @@ class Limiter:
             await self._wait(consumer, reservation)
         else:
             self._admit(consumer, reservation)
+            self._queue.record_turn(consumer)
         try:
             yield reservation
         finally:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from kelpie.core.errors import ConfigurationError
+from kelpie.world.database import MEMORY, ProcessMemory
 from kelpie.world.sqlite.group_commit import driver_connection
 
 BUSY_TIMEOUT_MS = 5000
@@ -48,7 +49,12 @@ def engine_for(path: str) -> Engine:
         return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
 
     return create_engine(
-        "sqlite://", creator=connect, poolclass=NullPool, json_serializer=_dumps, json_deserializer=orjson.loads
+        "sqlite://",
+        creator=connect,
+        poolclass=NullPool,
+        json_serializer=_dumps,
+        json_deserializer=orjson.loads,
+        execution_options={MEMORY: ProcessMemory()},
     )
 
 
