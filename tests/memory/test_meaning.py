@@ -75,3 +75,32 @@ async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path)
         assert "of a stranger" not in rig.model.embedded
     finally:
         await rig.stop()
+
+
+class Thread:
+    """The model on this machine: it embeds one piece at a time, each when it is told to."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Sequence[str]] = []
+        self.begun, self.go_on = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def embed(self, handle: str, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        self.pieces.append(texts)
+        self.begun.release()
+        await self.go_on.acquire()
+        return [struct.pack("<2f", 1.0, 0.0) for _ in texts]
+
+
+async def test_a_thousand_texts_of_one_organization_keep_another_waiting_for_one_piece() -> None:
+    models: Any = Thread()
+    meant, texts = Embeddings(models, Settings()), [f"text {number}" for number in range(1000)]
+    many = asyncio.create_task(meant.of_stored(["kelpie/model"], texts, Consumer("org-1")))
+    await models.begun.acquire()
+    one = asyncio.create_task(meant.of_query(["kelpie/model"], "question", Consumer("org-2")))
+    await asyncio.sleep(0)
+    models.go_on.release()
+    await models.begun.acquire()
+    assert [len(piece) for piece in models.pieces] == [16, 1] and models.pieces[1] == ["question"]
+    for _ in range(100):
+        models.go_on.release()
+    assert (await one).vectors["question"] and len((await many).vectors) == 1000
