@@ -33,6 +33,7 @@ ROUNDS = 4
 MESSAGES, CALLS, SEARCHES = 40, 12, 40  # of the quiet organization in a round
 WARM_S = 1.5  # of the load before a round is measured
 PASSAGES = 500
+REFUSED_S = 0.1  # pause of a client of the load that was refused
 # Clients of the load, each with one request at a time.
 LOADS = {
     "messages": {"messages": 8},
@@ -99,7 +100,10 @@ async def load(url: str, given: dict[str, Any]) -> None:
     async def go_on(work: Callable[[LeanClient, str], Awaitable[Any]], agent: str) -> None:
         client = LeanClient(url, tenant.user_id)
         while True:
-            await work(client, agent)
+            try:
+                await work(client, agent)
+            except SystemExit:  # refused: a limit was reached
+                await asyncio.sleep(REFUSED_S)
 
     clients = [name for name, count in given["load"].items() for _ in range(count)]
     await asyncio.gather(
@@ -180,7 +184,11 @@ async def tarpit() -> tuple[asyncio.Server, str]:
 
 
 async def main(kinds: list[str], rounds: int, tree: Path | None) -> None:
-    settings = {"KELPIE_SANDBOX_CELLS_MAX": str(CELLS), "KELPIE_CALLBACK_PRIVATE": "true"}
+    settings = {
+        "KELPIE_SANDBOX_CELLS_MAX": str(CELLS),
+        "KELPIE_CALLBACK_PRIVATE": "true",
+        "KELPIE_LOG_LEVEL": "error",
+    }
     house = Started(DELAY_MS, tree, settings)
     try:
         await house.ready_s()
