@@ -134,7 +134,7 @@ class Kelpie:
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
         passports = Passports(world.ids, world.clock)
         callback = ApiCallback(passports, world.clock)  # for code of tools: access to the HTTP API
-        environments, sandbox = Environments(packages), _sandbox(world, settings, self.broker, self._share)
+        environments, sandbox = Environments(packages, self._share), _sandbox(world, settings, self.broker, self._share)
         wait_graph = WaitGraph(settings.sandbox_cells_max, None if sandbox is None else sandbox.slots)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {

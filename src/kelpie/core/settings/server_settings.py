@@ -148,9 +148,9 @@ class ServerSettings:
     )
     organization_share: float = setting(
         "limits.organization_share",
-        "Largest share of the sandboxes, of the callbacks in flight and of a provider's calls at once that one "
-        "organization may hold, of those that other organizations do not hold; the rest is kept for the others. Not in "
-        "force while the server has one organization; 1 lets an organization hold all, 0 one at a time.",
+        "Largest share of the sandboxes, package installations, callbacks in flight and calls to a provider that one "
+        "organization may hold at once, of those that other organizations do not hold; the rest is kept for the "
+        "others. Not in force while the server has one organization; 1 lets an organization hold all, 0 one at a time.",
         "KELPIE_ORGANIZATION_SHARE",
         default=0.75,
         low=0,
