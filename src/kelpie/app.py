@@ -38,6 +38,7 @@ from kelpie.core.ids import AgentId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.core.tools.confinement import MEGABYTE
+from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
@@ -101,6 +102,7 @@ class Kelpie:
         self._callback_task: asyncio.Task[None] | None = None
         self._embedding_task: asyncio.Task[None] | None = None
         self._fact_task: asyncio.Task[None] | None = None
+        self._rotation_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
         self._cleanup = Cleanup(world, settings.stream_kept_s)
@@ -166,6 +168,7 @@ class Kelpie:
             share=self._share,
             authenticator=authenticator,
             passports=passports,
+            key_rotation=KeyRotation(world),
             dispatcher=dispatcher,
             live_agents=live_agents,
             run_queue=run_queue,
@@ -195,9 +198,13 @@ class Kelpie:
         self.broker.api = serve
 
     async def start(self) -> None:
-        """Migrates the schema, registers this node, and starts the background work, recovery included."""
+        """Migrates the schema, checks the encryption keys, registers this node, and starts the background work.
+
+        Recovery is part of that work. Raises ConfigurationError and StorageError.
+        """
         database, runtime = self.world.database, self.runtime
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
+        await self._open_keys()
         await self.seed_defaults()
         if runtime.models.counts_money:
             since = self.world.clock.now() - DAY
@@ -209,6 +216,9 @@ class Kelpie:
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
+        if self.world.keyring.store is not None:
+            rotation = runtime.key_rotation.run
+            self._rotation_task = asyncio.create_task(run_forever(rotation, "rotation of the encryption key"))
 
     async def why_not_ready(self) -> str | None:
         """Why this server cannot store anything now; None when it can. While writes fail, it tries one itself."""
@@ -227,7 +237,7 @@ class Kelpie:
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
-        for task in (self._recovery_task, self._embedding_task, self._fact_task):
+        for task in (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()
@@ -245,6 +255,12 @@ class Kelpie:
         await self.world.database.close()
         if self.data_dir is not None:
             self.data_dir.close()
+
+    async def _open_keys(self) -> None:
+        database = self.world.database
+        had_plain_text = await self.runtime.key_rotation.open(self.settings.encryption_key_lost)
+        if had_plain_text and isinstance(database, SqliteDatabase):
+            await database.truncate_log()  # which holds the plain text until it is overwritten
 
     async def seed_defaults(self) -> None:
         """Makes sure that the default organization and user and every organization's built-in tools exist."""

@@ -53,6 +53,7 @@ def test_a_flood_of_silent_connections_locks_nobody_out(server: Served) -> None:
     lines = logged(server)
     codes = {line["code"] for line in lines}
     assert {"connections_refused", "request_head_late", "open_files_limit_low"} <= codes
+    assert [line["limit"] for line in lines if line["code"] == "open_files_limit_low"] == [HARD], "it was raised"
     refused = [line for line in lines if line["code"] == "connections_refused"]
     assert len(refused) <= 1 + FLOOD // 100, "a flood does not fill the log"
     assert not any("Too many open files" in json.dumps(line) for line in lines)

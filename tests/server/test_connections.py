@@ -9,10 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kelpie.core.access.client_addresses import TrustedProxies
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.settings import Settings
-from kelpie.server.edge.connection_limits import HEALTH_CONNECTIONS_MAX, connection_limits
+from kelpie.server.edge.connection_limits import HEALTH_CONNECTIONS_MAX, ConnectionLimits, connection_limits
 from tests.server.rig import Puppet, open_rig
 from tests.server.test_serving import DEADLINE_S, serving
 
@@ -73,7 +76,7 @@ class Site:
 async def site(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
     async with open_rig(tmp_path, lifecycle=False, **settings) as (kelpie, puppet), serving(kelpie) as (url, _):
         made = Site(url, puppet)
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_S / 2):  # the server has the other half to stop
             try:
                 yield made
             finally:
@@ -83,79 +86,77 @@ async def site(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
 # --- the deadline of a head -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def hasty(tmp_path: Path) -> AsyncIterator[Site]:
-    async with site(tmp_path, head_s=HEAD_S) as made:
-        yield made
+async def test_a_connection_that_does_not_ask_in_time_is_closed(tmp_path: Path) -> None:
+    async with site(tmp_path, head_s=HEAD_S) as hasty:
+        silent, line, head, blank = [await hasty.connect() for _ in range(4)]
+        line.writer.write(b"GET /v1/hea")
+        head.writer.write(b"GET /v1/health/ HTTP/1.1\r\nHost: loc")
+        blank.writer.write(b"\r\n\r\n")
+        assert await silent.rest() == b"", "an answer to nothing could be taken for the answer to the next request"
+        for begun in (line, head, blank):
+            status, headers, body = await begun.answer()
+            assert (status, headers["connection"]) == (408, "close") and "did not arrive in time" in body["detail"]
+            assert await begun.rest() == b""
 
 
-async def test_a_connection_that_does_not_ask_in_time_is_closed(hasty: Site) -> None:
-    silent, line, head, blank = [await hasty.connect() for _ in range(4)]
-    line.writer.write(b"GET /v1/hea")
-    head.writer.write(b"GET /v1/health/ HTTP/1.1\r\nHost: loc")
-    blank.writer.write(b"\r\n\r\n")
-    assert await silent.rest() == b"", "an answer to nothing could be taken for the answer to the next request"
-    for begun in (line, head, blank):
-        status, headers, body = await begun.answer()
-        assert (status, headers["connection"]) == (408, "close") and "did not arrive in time" in body["detail"]
-        assert await begun.rest() == b""
+async def test_a_slow_drip_does_not_extend_the_deadline(tmp_path: Path) -> None:
+    async with site(tmp_path, head_s=HEAD_S) as hasty:
+        wire = await hasty.connect()
+
+        async def drip() -> None:
+            wire.writer.write(b"GET /v1/health/ HTTP/1.1\r\nX-Long: ")
+            while True:
+                wire.writer.write(b"x")
+                await asyncio.sleep(HEAD_S / 20)
+
+        dripping = asyncio.create_task(drip())
+        try:
+            assert (await wire.answer())[0] == 408
+        finally:
+            dripping.cancel()
 
 
-async def test_a_slow_drip_does_not_extend_the_deadline(hasty: Site) -> None:
-    wire = await hasty.connect()
-
-    async def drip() -> None:
-        wire.writer.write(b"GET /v1/health/ HTTP/1.1\r\nX-Long: ")
-        while True:
-            wire.writer.write(b"x")
-            await asyncio.sleep(HEAD_S / 20)
-
-    dripping = asyncio.create_task(drip())
-    try:
-        assert (await wire.answer())[0] == 408
-    finally:
-        dripping.cancel()
+async def test_the_next_head_of_a_connection_has_a_deadline_too(tmp_path: Path) -> None:
+    async with site(tmp_path, head_s=HEAD_S) as hasty:
+        half, blank = await hasty.connect(GET), await hasty.connect(GET)
+        assert [(await wire.answer())[0] for wire in (half, blank)] == [200, 200]
+        half.writer.write(GET[:20])
+        blank.writer.write(b"\r\n")
+        # Answered without its body, of which one more byte arrives: it must not hold the connection for ever either.
+        unread = await hasty.connect(b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+        assert (await unread.answer())[0] == 404
+        unread.writer.write(b"x")
+        for wire in (half, blank, unread):
+            assert (await wire.answer())[0] == 408
 
 
-async def test_the_next_head_of_a_connection_has_a_deadline_too(hasty: Site) -> None:
-    half, blank = await hasty.connect(GET), await hasty.connect(GET)
-    assert [(await wire.answer())[0] for wire in (half, blank)] == [200, 200]
-    half.writer.write(GET[:20])
-    blank.writer.write(b"\r\n")
-    # Answered without its body, of which one more byte arrives: it must not hold the connection for ever either.
-    unread = await hasty.connect(b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
-    assert (await unread.answer())[0] == 404
-    unread.writer.write(b"x")
-    for wire in (half, blank, unread):
-        assert (await wire.answer())[0] == 408
-
-
-async def test_an_idle_connection_and_a_request_under_way_have_their_own_time(hasty: Site) -> None:
-    idle = await hasty.connect(GET)
-    assert (await idle.answer())[0] == 200
-    head = b"POST /v1/agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
-    slow_body = await hasty.connect(head + b"Content-Type: application/json\r\n\r\n{")
-    discarded = await hasty.connect(b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
-    assert (await discarded.answer())[0] == 404
-    discarded.writer.write(b"x")
-    await discarded.writer.drain()
-    discarded.writer.write(b"x")
-    await hasty.past_the_deadline()
-    assert (await idle.ask(GET))[0] == 200
-    assert (await discarded.ask(GET))[0] == 200
-    slow_body.writer.write(b"}")
-    status, _, agent = await slow_body.answer()
-    assert status == 200
-    gate = asyncio.Event()
-    hasty.puppet.script.append(gate)
-    body = b'{"input": "hi"}'
-    path = f"/v1/agents/{agent['id']}/messages".encode()
-    idle.writer.write(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % (path, len(body)))
-    idle.writer.write(b"Content-Type: application/json\r\n\r\n" + body)
-    await hasty.puppet.waiting.wait()
-    await hasty.past_the_deadline()
-    gate.set()
-    assert (await idle.answer())[0] == 200
+async def test_an_idle_connection_and_a_request_under_way_have_their_own_time(tmp_path: Path) -> None:
+    async with site(tmp_path, head_s=HEAD_S) as hasty:
+        idle = await hasty.connect(GET)
+        assert (await idle.answer())[0] == 200
+        head = b"POST /v1/agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
+        slow_body = await hasty.connect(head + b"Content-Type: application/json\r\n\r\n{")
+        discarded = await hasty.connect(b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")
+        assert (await discarded.answer())[0] == 404
+        discarded.writer.write(b"x")
+        await discarded.writer.drain()
+        discarded.writer.write(b"x")
+        await hasty.past_the_deadline()
+        assert (await idle.ask(GET))[0] == 200
+        assert (await discarded.ask(GET))[0] == 200
+        slow_body.writer.write(b"}")
+        status, _, agent = await slow_body.answer()
+        assert status == 200
+        gate = asyncio.Event()
+        hasty.puppet.script.append(gate)
+        body = b'{"input": "hi"}'
+        path = f"/v1/agents/{agent['id']}/messages".encode()
+        idle.writer.write(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % (path, len(body)))
+        idle.writer.write(b"Content-Type: application/json\r\n\r\n" + body)
+        await hasty.puppet.waiting.wait()
+        await hasty.past_the_deadline()
+        gate.set()
+        assert (await idle.answer())[0] == 200
 
 
 # --- how many ---------------------------------------------------------------------------------------------------------
@@ -230,6 +231,42 @@ async def test_a_limit_that_the_process_cannot_keep_is_refused_at_the_start(tmp_
         while limits.enter(f"10.{taken >> 16}.{taken >> 8 & 255}.{taken & 255}") is None:
             taken += 1
         assert taken == min(files // 2, 16_384)
+
+
+class Ended:
+    """A connection without a place, which remembers that it had to go."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+@given(st.lists(st.tuples(st.sampled_from(["1.1.1.1", "2.2.2.2", "3.3.3.3", "10.0.0.1"]), st.booleans()), max_size=200))
+async def test_places_are_counted_exactly(steps: list[tuple[str, bool]]) -> None:
+    limits = ConnectionLimits(5, 2, TrustedProxies(["10.0.0.1"]))
+    held: list[str] = []
+    waiting: list[Ended] = []
+    for address, comes in steps:
+        if not comes and address in held:
+            held.remove(address)
+            limits.leave(address)
+        elif comes:
+            refusal = limits.enter(address)
+            share_full = address != "10.0.0.1" and held.count(address) == 2
+            assert (refusal and refusal.status) == (503 if len(held) == 5 else 429 if share_full else None)
+            if refusal is None:
+                held.append(address)
+            else:
+                waiting.append(Ended())
+                limits.keep_for_health(waiting[-1], refusal, address)
+    assert [each.aborted for each in waiting] == [
+        place < len(waiting) - HEALTH_CONNECTIONS_MAX for place in range(len(waiting))
+    ]
+    for address in held:
+        limits.leave(address)
+    assert [limits.enter(address) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")] == [None] * 3
 
 
 def _post(path: str, body: bytes, forwarded: str | None = None) -> bytes:

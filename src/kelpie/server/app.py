@@ -18,6 +18,7 @@ from kelpie.server.kelpie import (
     block_history,
     checkpoints,
     data,
+    encryption,
     facts,
     keys,
     permissions,
@@ -114,6 +115,7 @@ _ROUTERS = (
     spending.router,
     facts.router,
     permissions.router,
+    encryption.router,
     permissions.registry,
     sandbox.router,
 )
