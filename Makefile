@@ -36,7 +36,7 @@ test: $(VENV)/.installed-test
 	wait $$lint && exit $$tests
 
 # Directories without servers in processes of their own, and the seeds that once broke an invariant.
-FAST := $(addprefix tests/,core observe accounts storage search llm tools actors agent) \
+FAST := $(addprefix tests/,core observe fairness accounts storage search llm tools actors agent) \
 	tests/sim/test_scenarios.py::test_a_seed_that_broke_once_holds_now
 
 test-fast: $(VENV)/.installed-test
