@@ -54,9 +54,9 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	exit $$failed
 
-# A thousand seeds of each scenario and an hour of memory, on all cores; the last lines tell what the seeds took.
+# Portions of an hour on all cores, each with a report at its end: make soak HOURS=8
 soak: $(VENV)/.installed-test
-	@$(PYTEST) -m soak -n auto || [ $$? -eq 5 ]
+	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),1)
 
 # bench/fake_*.py are servers that the measurements start for themselves.
 bench: $(VENV)/.installed-test
