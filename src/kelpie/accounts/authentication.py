@@ -88,7 +88,10 @@ class Authenticator:
             if user_id not in (None, given.user_id):
                 raise Forbidden("user_id: a key can act only for its own user; omit this header.")
             may_write = Scope.write in given.scopes
-            return Caller(given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write)
+            page = given.hostname is not None
+            return Caller(
+                given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write, web_page=page
+            )
         if user_id is None or user_id == DEFAULT_USER:
             return DEFAULT_CALLER
         user = await self._users.find(user_id, lambda: self._user(user_id))

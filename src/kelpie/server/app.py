@@ -19,6 +19,7 @@ from kelpie.server.kelpie import (
     block_history,
     checkpoints,
     data,
+    encryption,
     facts,
     keys,
     permissions,
@@ -115,6 +116,7 @@ _ROUTERS = (
     spending.router,
     facts.router,
     permissions.router,
+    encryption.router,
     permissions.registry,
     sandbox.router,
 )

@@ -4,6 +4,7 @@ Many systems start a process with a soft limit of 1024, far below the hard limit
 """
 
 import resource
+from contextlib import suppress
 
 OPEN_FILES_MAX = 65_536  # more helps nobody, and some programs look at every possible descriptor
 
@@ -19,5 +20,6 @@ def raise_open_files_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with suppress(ValueError, OSError):  # some systems allow less than their hard limit says; then it stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return open_files_limit()

@@ -11,6 +11,7 @@ from kelpie.world.files.uploads import DirectoryUploads, Uploads
 from kelpie.world.files.workspaces import Workspaces
 from kelpie.world.http.port import Http
 from kelpie.world.ids import Ids
+from kelpie.world.keyring import Keyring
 from kelpie.world.processes.processes import Processes
 from kelpie.world.workers.port import Workers
 from kelpie.world.workers.processes import ProcessWorkers
@@ -29,3 +30,5 @@ class World:
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
     workspaces: Workspaces | None = None  # None: agents have no files of their own
+    memory_bytes: int = 16 * 1024**3  # of this machine
+    keyring: Keyring = field(default_factory=Keyring)  # without a key no secret can be stored

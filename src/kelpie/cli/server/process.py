@@ -7,6 +7,7 @@ import gc
 import sys
 
 from kelpie.cli.exit_codes import OK
+from kelpie.cli.output import say
 from kelpie.cli.server.discovery import LOG_FILE, address_of
 from kelpie.cli.server.first_password import ensure_password
 from kelpie.core.access.hosts import is_loopback
@@ -66,7 +67,7 @@ def _serve(found: ResolvedSettings) -> int:
         _log.info("settings_file_loaded", "Settings file loaded", path=found.file)
     try:
         if told := ensure_password(settings):
-            print(told, file=sys.stderr, flush=True)
+            say(told, file=sys.stderr, flush=True)
         if not is_loopback(settings.host):
             _log.warning(
                 "server_exposed",

@@ -91,8 +91,8 @@ class IdentityQuery:
 
 
 def merged(there: tuple[Property, ...], given: tuple[Property, ...]) -> tuple[Property, ...]:
-    """The properties after a change: an existing key keeps its position and gets the new value. Raises InvalidInput when
-    they are too many or too large together.
+    """The properties after a change: an existing key keeps its position and gets the new value. Raises InvalidInput
+    when they are too many or too large together.
     """
     after = tuple({each.key: each for each in (*there, *given)}.values())
     try:

@@ -38,7 +38,7 @@ class JsonRequest(Request):
             await _check_values(raw)
             document = parse(raw)
             await asyncio.sleep(0)
-        route_access.check_body(self.scope.get("pass"), document)
+        route_access.check_body(self.scope.get("pass"), self.scope["path"], document)
         return document
 
 

@@ -6,6 +6,7 @@ life and die with it.
 
 from collections.abc import Callable, Mapping
 
+from kelpie.core.encryption import KEY_BYTES
 from kelpie.sim.faults import Faults
 from kelpie.sim.loop.loop import SimLoop, running
 from kelpie.sim.loop.node import Node
@@ -20,6 +21,7 @@ from kelpie.sim.ports.processes import Program, SimProcesses
 from kelpie.sim.ports.uploads import SimUploads
 from kelpie.sim.ports.workers import SimWorkers
 from kelpie.world.ids import SeededIds
+from kelpie.world.keyring import Key, Keyring
 from kelpie.world.world import World
 
 
@@ -62,4 +64,5 @@ class SimWorld:
             uploads=SimUploads(),
             workers=SimWorkers(self.loop, self.faults, node, lambda: self.worker_s),
             cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
+            keyring=Keyring([Key(bytes(KEY_BYTES))]),  # a scenario about keys gives its own
         )

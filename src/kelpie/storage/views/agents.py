@@ -12,26 +12,27 @@ from kelpie.storage.conversations import approvals, contexts
 from kelpie.storage.rows.row_bytes import row_bytes
 from kelpie.storage.tools import tools
 from kelpie.world.database import Tx
+from kelpie.world.keyring import Keyring
 
 _BATCH_MAX = 64  # agents whose relations are read together
 _RELATED_BYTES = 1024  # of the other fields of an agent, a block or a tool
 _ID_BYTES = 48
 
 
-def one(tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
+def one(tx: Tx, agent_id: AgentId, include: Include, keyring: Keyring) -> AgentView:
     """Raises NotFound."""
-    return many(tx, [agents.get(tx, agent_id)], include)[0]
+    return many(tx, [agents.get(tx, agent_id)], include, keyring)[0]
 
 
-def page(tx: Tx, found: Sequence[Agent], include: Include, wanted: Page) -> list[AgentView]:
+def page(tx: Tx, found: Sequence[Agent], include: Include, wanted: Page, keyring: Keyring) -> list[AgentView]:
     """The agents of a page, which ends early where they and their relations have too many bytes together."""
     if wanted.bytes_max is None or not (include.blocks or include.tools):
-        return many(tx, found, include)
+        return many(tx, found, include, keyring)
     near = list(reversed(found)) if wanted.backwards else list(found)  # the agents next to the cursor come first
     kept: list[AgentView] = []
     size, batch = 0, 1  # a few more at a time, as long as they are small
     while near:
-        for view in many(tx, near[:batch], include):
+        for view in many(tx, near[:batch], include, keyring):
             size += _view_bytes(view)
             if kept and size > wanted.bytes_max:
                 near = []
@@ -49,7 +50,7 @@ def _view_bytes(view: AgentView) -> int:
     return size + _RELATED_BYTES * (1 + related)
 
 
-def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
+def many(tx: Tx, found: Sequence[Agent], include: Include, keyring: Keyring) -> list[AgentView]:
     """Any number of agents: one statement per relation."""
     ids = [agent.id for agent in found]
     if not ids:
@@ -57,7 +58,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     seen_by = contexts.ids_of(tx, ids)
     blocks_of = block_attachments.of_agents(tx, ids) if include.blocks else {}
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
-    secrets_of = agent_secrets.of_agents(tx, ids) if include.secrets else {}
+    secrets_of = agent_secrets.of_agents(tx, ids, keyring) if include.secrets else {}
     identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}
     groups_of = groups.led_by(tx, ids) if include.managed_group else {}
     requests_of = approvals.requests_of(tx, ids) if include.pending_approval else {}

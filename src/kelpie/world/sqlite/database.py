@@ -26,6 +26,7 @@ from kelpie.world.sqlite.connections import (
     engine_for,
     move_log,
     reader_connection,
+    truncate_log,
     writer_connection,
 )
 from kelpie.world.sqlite.database_files import DatabaseFiles, check_before_open, remedy, without_space
@@ -150,6 +151,13 @@ class SqliteDatabase:
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"The copy {target} cannot be made: {error}. Free some space and try again.") from error
         return target
+
+    async def truncate_log(self) -> None:
+        """Empties the write-ahead log, so that no older state of a row stays in its file. Raises StorageError."""
+        try:
+            await asyncio.to_thread(truncate_log, self._path)
+        except sqlite3.Error as error:
+            raise StorageError(f"The write-ahead log of {self._path} cannot be emptied: {error}") from error
 
     async def close(self) -> None:
         """Finishes what was accepted and closes the file. Later calls of `transact` and `read` are refused."""

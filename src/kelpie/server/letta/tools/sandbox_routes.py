@@ -100,7 +100,7 @@ async def list_variables(
     api: CallerApi, sandbox_config_id: SandboxPath, limit: Limit = 1000, after: After = None
 ) -> JsonAnswer:
     found = await api.sandbox_configs.variables(sandbox_config_id, page_of(None, after, limit, "asc"))
-    return await listed(found, variable_shape)
+    return await listed(found if api.caller.sees_secrets else [], variable_shape)
 
 
 @router.post(
