@@ -20,6 +20,7 @@ from kelpie.storage.tables import agent_blocks, agents, blocks, conversation_blo
 from kelpie.world.database import Tx
 
 _ID_CHUNK = 5000  # ids per IN list
+_OTHERS = 1024  # bytes of the other fields of a block
 
 _LABEL = sa.select(blocks.c.label).where(blocks.c.id == sa.bindparam("of_block"))
 _HOLDER_OF_LABEL = sa.select(agent_blocks.c.block_id).where(
@@ -179,6 +180,26 @@ def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Block]
     for start in range(0, len(wanted), _ID_CHUNK):
         for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
             found[row.agent_id].append(from_row(row))
+    return found
+
+
+_BYTES = (
+    sa.func.length(blocks.c.value) + sa.func.coalesce(sa.func.length(sa.cast(blocks.c.metadata, sa.Text)), 0) + _OTHERS
+)
+_SIZES = (
+    sa.select(agent_blocks.c.agent_id, sa.func.sum(_BYTES))
+    .join(blocks, blocks.c.id == agent_blocks.c.block_id)
+    .where(agent_blocks.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
+    .group_by(agent_blocks.c.agent_id)
+)
+
+
+def sizes_of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, int]:
+    """The approximate size in bytes of the blocks of each agent; agents without blocks are left out."""
+    found: dict[AgentId, int] = {}
+    for start in range(0, len(agent_ids), _ID_CHUNK):
+        for agent_id, size in tx.execute(_SIZES, {"of_agents": list(agent_ids[start : start + _ID_CHUNK])}):
+            found[AgentId(agent_id)] = int(size or 0)
     return found
 
 

@@ -1,8 +1,10 @@
 """Messages: the whole history. `contexts` selects the part that the model sees."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import (
+    Select,
     asc,
     bindparam,
     delete,
@@ -16,11 +18,12 @@ from sqlalchemy import (
 from kelpie.core.conversations.messages import Message, MessageQuery, Part, Role
 from kelpie.core.errors import Damaged, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
+from kelpie.core.paging import Page
 from kelpie.search import items
 from kelpie.search.text import fulltext
 from kelpie.storage.conversations import contexts, fact_progress
 from kelpie.storage.conversations.message_rows import from_row, rewritten, to_row
-from kelpie.storage.rows.row_bytes import row_bytes, within_bytes
+from kelpie.storage.rows.row_bytes import within_bytes
 from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
 
@@ -98,7 +101,6 @@ def get(tx: Tx, message_id: MessageId) -> Message:
     return found
 
 
-_FEW = 8  # messages that are read together where they may be large
 _MANY = select(messages).where(messages.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -109,23 +111,6 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Message]:
         rows = tx.execute(_MANY, {"ids": list(ids[start : start + _ID_CHUNK])})
         found.update((row.id, from_row(row)) for row in rows)
     return [found[i] for i in ids if i in found and not found[i].lost]
-
-
-def get_within(tx: Tx, ids: Sequence[str], bytes_max: int | None) -> list[Message]:
-    """The first messages with these ids, in the requested order, that have at most this many bytes together; always the
-    first one.
-    """
-    found: list[Message] = []
-    size = 0
-    for start in range(0, len(ids), _FEW):
-        piece = ids[start : start + _FEW]
-        rows = {row.id: row for row in tx.execute(_MANY, {"ids": list(piece)})}
-        for row in (rows[message_id] for message_id in piece if message_id in rows):
-            size += row_bytes(row)
-            if found and bytes_max is not None and size > bytes_max:
-                return found
-            found.append(from_row(row))
-    return found
 
 
 _SEQ_OF = select(messages.c.seq).where(
@@ -178,14 +163,27 @@ _IDS_OF_RUN = select(messages.c.id).where(messages.c.run_id == bindparam("of_run
 _IDS_OF_STEP = select(messages.c.id).where(messages.c.step_id == bindparam("of_step")).order_by(messages.c.seq)
 
 
-def ids_of_run(tx: Tx, run_id: RunId) -> list[str]:
-    """Ids of the messages of a run, oldest first."""
-    return list(tx.execute(_IDS_OF_RUN, {"of_run": run_id}).scalars())
+def page_of_run(tx: Tx, run_id: RunId, page: Page) -> list[Message]:
+    """The messages of a run in the requested order."""
+    return _page(tx, _IDS_OF_RUN, _OF_RUN, {"of_run": run_id}, page)
 
 
-def ids_of_step(tx: Tx, step_id: StepId) -> list[str]:
-    """Ids of the messages of a step, oldest first."""
-    return list(tx.execute(_IDS_OF_STEP, {"of_step": step_id}).scalars())
+def page_of_step(tx: Tx, step_id: StepId, page: Page) -> list[Message]:
+    """The messages of a step in the requested order."""
+    return _page(tx, _IDS_OF_STEP, _OF_STEP, {"of_step": step_id}, page)
+
+
+def _page(tx: Tx, ids: Select[Any], rows: Select[Any], bound: Mapping[str, str], page: Page) -> list[Message]:
+    """A page of a short list: the ids first, because the messages themselves may be large."""
+    ordered = list(tx.execute(ids, bound).scalars())
+    if page.descending:
+        ordered.reverse()
+        rows = rows.order_by(None).order_by(messages.c.seq.desc())
+    start = ordered.index(page.after) + 1 if page.after in ordered else 0
+    stop = ordered.index(page.before) if page.before in ordered else len(ordered)
+    wanted = set(ordered[start:stop][: page.limit])
+    found = (row for row in tx.execute(rows, bound) if row.id in wanted)
+    return [from_row(row) for row in within_bytes(found, page.bytes_max)]
 
 
 def of_run(tx: Tx, run_id: RunId) -> list[Message]:

@@ -22,6 +22,7 @@ from kelpie.storage.tools.rows import from_row, to_column, to_row
 from kelpie.world.database import Tx
 
 _ID_CHUNK = 5000  # ids per IN list
+_OTHERS = 1024  # bytes of the other fields of a tool
 _FIXED = frozenset(
     {"id", "organization_id", "created_at", "updated_at", "created_by_id", "last_updated_by_id", "version"}
 )
@@ -224,4 +225,29 @@ def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Tool]]
     for start in range(0, len(wanted), _ID_CHUNK):
         for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
             found[row.agent_id].append(from_row(row))
+    return found
+
+
+_SIZES = (
+    sa.select(
+        agent_tools.c.agent_id,
+        sa.func.sum(
+            sa.func.coalesce(sa.func.length(tools.c.source_code), 0)
+            + sa.func.length(sa.cast(tools.c.json_schema, sa.Text))
+            + sa.func.coalesce(sa.func.length(sa.cast(tools.c.args_json_schema, sa.Text)), 0)
+            + _OTHERS
+        ),
+    )
+    .join(tools, tools.c.id == agent_tools.c.tool_id)
+    .where(agent_tools.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
+    .group_by(agent_tools.c.agent_id)
+)
+
+
+def sizes_of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, int]:
+    """The approximate size in bytes of the tools of each agent; agents without tools are left out."""
+    found: dict[AgentId, int] = {}
+    for start in range(0, len(agent_ids), _ID_CHUNK):
+        for agent_id, size in tx.execute(_SIZES, {"of_agents": list(agent_ids[start : start + _ID_CHUNK])}):
+            found[AgentId(agent_id)] = int(size or 0)
     return found
