@@ -75,7 +75,7 @@ class BackgroundRuns:
             send = on_behalf(send, agent_id, self._passport)
         if not send_preparation.is_plain(send):
             shared = self._world, self._models, self._settings, self._organization
-            send = await send_preparation.prepare(*shared, agent_id, send)
+            send = await send_preparation.prepare(*shared, agent_id, send, self._passport)
         run = Run(
             id=self._world.ids.new(RunId),
             agent_id=agent_id,

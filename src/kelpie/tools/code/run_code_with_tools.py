@@ -38,7 +38,7 @@ class CodeWithTools:
             raise ToolError("Nothing was run: 'code' is empty.")
         confinement = call.quota.confined(confined(tool.sandbox))
         tools = await self._tools(call.agent.id)
-        with self._callback.opened(tool, call, confinement.wall_s) as way:
+        with self._callback.opened(tool, call, confinement) as way:
             ended = await sandbox.run(
                 SandboxJob(
                     Runner.python,

@@ -29,7 +29,7 @@ class Shell:
             raise ToolError("Nothing was run: 'command' is empty.")
         confinement = call.quota.confined(confined(tool.sandbox))
         mount = await self._workspace.mount(call.agent.id)
-        with self._callback.opened(tool, call, confinement.wall_s) as way:
+        with self._callback.opened(tool, call, confinement) as way:
             job = SandboxJob(
                 Runner.command,
                 command("sh", "-c", text, cwd=TARGET),
