@@ -67,19 +67,19 @@ bench: $(VENV)/.installed-test
 
 # The release is built from the last commit, so it contains nothing that is not committed; dist/ has no other files then.
 dist: $(VENV)/.installed-test
-	@$(BIN)/python release/dist.py dist
+	@$(BIN)/python -m release.dist dist
 
 # ADVISORIES is a folder (or a .zip file) of advisories in the OSV format, for PyPI and npm. Without it nothing is audited,
 # and the target fails.
 audit: $(VENV)/.installed-test
-	@$(BIN)/python release/audit.py $(ADVISORIES)
+	@$(BIN)/python -m release.audit $(ADVISORIES)
 
 # After a change of constraints.txt or of the dependencies in pyproject.toml. It installs the new pins first, because their
 # metadata says what else they need.
 pins: | $(BIN)/python
 	@$(PIP) -r requirements/pip.txt -r requirements/build.txt
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet $(NO_BUILD) -e '.[test]' hatchling editables
-	@$(BIN)/python release/pins.py
+	@$(BIN)/python -m release.pins
 
 # What is installed is exactly what requirements/ lists, and every archive is checked against its hash. Nothing is
 # resolved, and nothing is built but Kelpie itself, with the build backend that requirements/build.txt lists.

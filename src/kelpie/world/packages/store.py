@@ -16,6 +16,7 @@ from typing import Protocol
 from kelpie.core.errors import ToolError
 from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.world.files import untrusted_tree
+from kelpie.world.packages import integrity
 from kelpie.world.packages.installer_network import installer_network
 from kelpie.world.packages.installers import TEMPORARY, command, environment
 from kelpie.world.processes.processes import Processes, ProcessResult
@@ -78,6 +79,7 @@ class LocalPackages:
             way = installer_network(self._processes, wanted.index, env, private=self._private)
             async with way as network:
                 _check(wanted, await self._run(wanted, part, network.env), network.refused)
+            await asyncio.to_thread(integrity.check, wanted, part)
             await asyncio.to_thread(_settle, part, place)
         except OSError as error:
             names = ", ".join(wanted.lines)
