@@ -6,7 +6,6 @@ indexes are asked through pip's own code: its settings, proxies, certificates an
 supported system needs and that has no pin, no hash or no wheel is an error, and then no file changes.
 """
 
-import itertools
 import re
 import sys
 import tomllib
@@ -140,8 +139,8 @@ def check_wheels(name: str, version: Version, files: Iterable[str]) -> None:
     for file in files:
         if file.endswith(".whl"):
             tags |= parse_wheel_filename(file)[3]
-    for system, machines in SYSTEMS.items():
-        for machine, python in itertools.product(machines, PYTHONS):
+    for system, machine in ((system, machine) for system, machines in SYSTEMS.items() for machine in machines):
+        for python in PYTHONS:
             if tags.isdisjoint(supported_tags(python, system, machine)):
                 raise PinError(
                     f"{name}=={version} has no wheel for CPython {python[0]}.{python[1]} on {system} {machine}"

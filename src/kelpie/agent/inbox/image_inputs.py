@@ -99,11 +99,9 @@ async def fetched(http: Http, url: str, passport: Passport | None = None) -> Ima
         if passport is not None:
             _check_egress(str(request.url), passport)
 
+    transport, hooks = http.transport(public=True), {"request": [check]}
     client = httpx.AsyncClient(
-        transport=http.transport(public=True),
-        follow_redirects=True,
-        max_redirects=REDIRECTS_MAX,
-        event_hooks={"request": [check]},
+        transport=transport, event_hooks=hooks, follow_redirects=True, max_redirects=REDIRECTS_MAX
     )
     try:
         async with asyncio.timeout(FETCH_S_MAX), client, client.stream("GET", url) as response:

@@ -38,8 +38,5 @@ def _record(file: Path) -> dict[str, Any]:
             told: Any = json.loads(stream.read(_RECORD_BYTES_MAX))
     except (OSError, ValueError):
         return {}
-    match told:
-        case {"packages": dict(packages)}:
-            return cast("dict[str, Any]", packages)
-        case _:
-            return {}
+    packages = cast("dict[str, Any]", told).get("packages") if isinstance(told, dict) else None
+    return cast("dict[str, Any]", packages) if isinstance(packages, dict) else {}
