@@ -99,10 +99,9 @@ async def fetched(http: Http, url: str, passport: Passport | None = None) -> Ima
         if passport is not None:
             _check_egress(str(request.url), passport)
 
-    transport, hooks = http.transport(public=True), {"request": [check]}
-    client = httpx.AsyncClient(
-        transport=transport, event_hooks=hooks, follow_redirects=True, max_redirects=REDIRECTS_MAX
-    )
+    transport = http.transport(public=True)
+    client = httpx.AsyncClient(transport=transport, follow_redirects=True, max_redirects=REDIRECTS_MAX)
+    client.event_hooks = {"request": [check]}  # which sees redirects as well
     try:
         async with asyncio.timeout(FETCH_S_MAX), client, client.stream("GET", url) as response:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
