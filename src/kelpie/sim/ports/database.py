@@ -104,6 +104,7 @@ class SimDatabase:
     def _flush(self) -> None:
         group = self._queue[:JOBS_MAX]
         try:
+            self._disk.read_only(False)
             with self._disk.used_by(self._points):
                 outcomes = run_group(self._disk.connection, [entry.fn for entry in group], faults=self._points)
             self._points.check_power()
@@ -118,8 +119,7 @@ class SimDatabase:
         self._flush_later()
 
     def _read(self, entry: _Waiting) -> None:
-        raw = driver_connection(self._disk.connection)
-        raw.execute("PRAGMA query_only=ON")
+        self._disk.read_only(True)
         try:
             outcome: Outcome = JobSuccess(run_read(self._disk.connection, entry.fn, faults=self._points))
         except PowerCut:
@@ -127,8 +127,6 @@ class SimDatabase:
             return
         except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             outcome = JobFailure(error)
-        finally:
-            raw.execute("PRAGMA query_only=OFF")
         self._settle([(entry, outcome)])
 
     def _cut(self) -> None:
