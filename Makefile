@@ -11,7 +11,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# pytest writes down the test files as it compiles them, also where Python may not: every worker reads all of them.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 ifeq ($(origin PORT),command line)
 export KELPIE_PORT := $(PORT)
@@ -79,7 +80,7 @@ audit: $(VENV)/.installed-test
 pins: | $(BIN)/python
 	@$(PIP) -r requirements/pip.txt -r requirements/build.txt
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet $(NO_BUILD) -e '.[test]' hatchling editables
-	@$(BIN)/python -m release.pins
+	@$(BIN)/python -m release.pin_writer
 
 # What is installed is exactly what requirements/ lists, and every archive is checked against its hash. Nothing is
 # resolved, and nothing is built but Kelpie itself, with the build backend that requirements/build.txt lists.

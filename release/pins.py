@@ -1,14 +1,11 @@
 """Requirements files with hashes, made from the versions in constraints.txt (`make pins`).
 
 Each file in requirements/ lists what one purpose needs and no other file lists: `pip`, `run`, `build`, `test`. A line
-has the SHA-256 of every archive that pip's indexes list for its version, so one file serves every supported system. The
-indexes are asked through pip's own code: its settings, proxies, certificates and credentials hold. A package that a
-supported system needs and that has no pin, no hash or no wheel is an error, and then no file changes.
+has the SHA-256 of every archive that pip's indexes list for its version, so one file serves every supported system. A
+package that a supported system needs and that has no pin, no hash or no wheel is an error, and then no file changes.
 """
 
 import re
-import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -23,12 +20,8 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 from packaging.version import Version
-from pip._internal.commands.download import DownloadCommand
-from pip._internal.index.collector import LinkCollector, parse_links
-from pip._internal.models.link import Link
 
 ROOT = Path(__file__).resolve().parents[1]
-REQUIREMENTS = ROOT / "requirements"
 PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 SYSTEMS = {"linux": ("x86_64", "aarch64"), "darwin": ("arm64",)}
 GLIBC_MINOR_MAX = 28  # of the oldest supported Linux: 2.28
@@ -174,16 +167,6 @@ def _version(file: str, name: str) -> Version | None:
     return version if found == name else None
 
 
-def listed(collector: LinkCollector, name: str) -> list[tuple[str, str | None]]:
-    """All archives of a package in pip's indexes, each with its SHA-256 where the index tells it."""
-    found: list[tuple[str, str | None]] = []
-    for url in collector.search_scope.get_index_urls_locations(name):
-        page = collector.fetch_response(Link(url))
-        for link in parse_links(page) if page is not None else ():
-            found.append((str(link.filename), link.hash if link.hash_name == "sha256" else None))
-    return found
-
-
 def rendered(
     purpose: str,
     pins: Mapping[str, tuple[str, Version]],
@@ -211,33 +194,3 @@ def purposes(project: Mapping[str, dict]) -> dict[str, dict[str, set[str]]]:
         "build": {name: via for name, via in build.items() if name not in run},
         "test": {name: via for name, via in test.items() if name not in run and name not in build},
     }
-
-
-def main() -> None:
-    pins = versions((ROOT / "constraints.txt").read_text())
-    wanted = purposes(tomllib.loads((ROOT / "pyproject.toml").read_text()))
-    needed = {name for via in wanted.values() for name in via}
-    if lacking := sorted(needed - pins.keys()):
-        raise PinError(f"constraints.txt has no pin for {', '.join(lacking)}")
-    if unused := sorted(pins.keys() - needed):
-        raise PinError(f"constraints.txt pins {', '.join(unused)}, which nothing needs")
-    hashes: dict[str, Iterable[str]] = {}
-    command = DownloadCommand("download", "")
-    options, _ = command.parse_args([])
-    with command.main_context():
-        collector = LinkCollector.create(command.get_default_session(options), options=options)
-        for name in sorted(needed):
-            written, version = pins[name]
-            found = archives(listed(collector, name), name, version)
-            check_wheels(written, version, found)
-            hashes[name] = found.values()
-    REQUIREMENTS.mkdir(exist_ok=True)
-    for purpose, via in wanted.items():
-        (REQUIREMENTS / f"{purpose}.txt").write_text(rendered(purpose, pins, via, hashes))
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except PinError as error:
-        sys.exit(f"make pins: {error}")
