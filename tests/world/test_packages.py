@@ -4,7 +4,6 @@ import os
 import socket
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,13 +59,6 @@ async def test_a_failure_is_told_and_leaves_nothing(tmp_path: Path, error: Excep
     with pytest.raises(ToolError, match=r"No such version$"):
         await shelf.install(wanted(), ())
     assert shelf.find(wanted()) is None and there(tmp_path) == []
-
-
-async def test_a_set_without_the_pinned_archive_is_not_kept(tmp_path: Path) -> None:
-    pinned = replace(wanted("amaro", Index.npm), integrity=(("amaro@1", "sha512-AAAA"),))
-    with pytest.raises(ToolError, match="has another archive"):
-        await store(tmp_path).install(pinned, ())
-    assert there(tmp_path) == []
 
 
 async def test_a_set_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

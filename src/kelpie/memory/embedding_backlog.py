@@ -35,7 +35,8 @@ START_BUSY_S = 30.0  # more, while agents are at work from the start
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
 REST_BUSY = 20.0  # while agents are at work
-_KINDS: tuple[Kind, ...] = ("passage", "fact", "message", "tool")
+_KINDS_BUT_TOOLS: tuple[Kind, ...] = ("passage", "fact", "message")
+_KINDS: tuple[Kind, ...] = (*_KINDS_BUT_TOOLS, "tool")
 _NS = 1e9
 _LAST = 2**62
 
@@ -87,7 +88,7 @@ class EmbeddingBacklog:
         """Does one piece of what is to be done; False when there is nothing. Raises StorageError."""
         default = await self._embeddings.default()
         # Every server has tools: for their sake alone no model is loaded.
-        kinds = _KINDS if self._embeddings.asked else tuple(kind for kind in _KINDS if kind != "tool")
+        kinds = _KINDS if self._embeddings.asked else _KINDS_BUT_TOOLS
         piece = await self._world.database.read(lambda tx: self._next(tx, kinds, default))
         if piece is None:
             return False

@@ -16,7 +16,6 @@ from typing import Protocol
 from kelpie.core.errors import ToolError
 from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.world.files import untrusted_tree
-from kelpie.world.packages import integrity
 from kelpie.world.packages.installer_cell import SET_BYTES_MAX, SET_ENTRIES_MAX, PackageInstaller, too_large
 from kelpie.world.packages.installers import TEMPORARY
 from kelpie.world.processes.processes import Processes
@@ -70,7 +69,7 @@ class LocalPackages:
         try:
             part.mkdir(parents=True, mode=0o700)
             await self._installer.install(wanted, part)
-            await asyncio.to_thread(_settle, wanted, part, place)
+            await asyncio.to_thread(_settle, part, place)
         except OSError as error:
             names = ", ".join(wanted.lines)
             why = error.strerror or "I/O error"
@@ -122,11 +121,8 @@ def _platform(index: Index) -> str:
     return f"{version}-{platform.system()}-{platform.machine()}"
 
 
-def _settle(wanted: RequiredPackages, part: Path, place: Path) -> None:
-    """Moves a finished set to its directory.
-
-    Raises ToolError for one that is too large, holds unusual files, or has another archive than the pinned one.
-    """
+def _settle(part: Path, place: Path) -> None:
+    """Moves a finished set to its directory. Raises ToolError for one that is too large or holds unusual files."""
     untrusted_tree.remove(str(part / TEMPORARY))
     size, entries = untrusted_tree.measure(str(part), SET_ENTRIES_MAX)
     if size > SET_BYTES_MAX or entries > SET_ENTRIES_MAX:
@@ -135,7 +131,6 @@ def _settle(wanted: RequiredPackages, part: Path, place: Path) -> None:
         untrusted_tree.seal(str(part), os.geteuid(), os.getegid())
     except untrusted_tree.UnusualEntry as unusual:
         raise ToolError(UNUSUAL.format(unusual)) from unusual
-    integrity.check(wanted, part)
     if not place.is_dir():
         os.sync()  # a name that outlives a power cut must not stand for files that did not
         part.rename(place)
