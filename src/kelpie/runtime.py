@@ -20,6 +20,7 @@ from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.settings.settings import Settings
 from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
@@ -35,6 +36,7 @@ class Runtime:
     settings: Settings
     models: Models
     embeddings: Embeddings
+    share: OrganizationShare
     authenticator: Authenticator
     passports: Passports  # of the code of tools that runs now
     key_rotation: KeyRotation
