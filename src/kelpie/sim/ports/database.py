@@ -110,7 +110,6 @@ class SimDatabase:
     def _flush(self) -> None:
         group = self._queue[:JOBS_MAX]
         try:
-            self._disk.read_only(False)
             with self._disk.used_by(self._process, self._points) as connection:
                 outcomes = run_group(connection, [entry.fn for entry in group], faults=self._points)
             self._points.check_power()
@@ -126,7 +125,8 @@ class SimDatabase:
         self._flush_later()
 
     def _read(self, entry: _Waiting) -> None:
-        self._disk.read_only(True)
+        raw = driver_connection(self._disk.connection)
+        raw.execute("PRAGMA query_only=ON")
         try:
             with self._disk.used_by(self._process) as connection:
                 outcome: Outcome = JobSuccess(run_read(connection, entry.fn, faults=self._points))
@@ -135,6 +135,8 @@ class SimDatabase:
             return
         except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             outcome = JobFailure(error)
+        finally:
+            raw.execute("PRAGMA query_only=OFF")
         self._settle([(entry, outcome)])
 
     def _cut(self) -> None:

@@ -69,7 +69,6 @@ class Disk:
             self.connection, self._statements = memory_connection(), _Statements()
             watch_statements(self.connection.engine, self._statements)
         self._raw = driver_connection(self.connection)
-        self._read_only = False
         if image is not None:
             _opened(image).backup(self._raw)
 
@@ -97,12 +96,6 @@ class Disk:
             self._statements.user = None
             process.text_factory, self._raw.text_factory = self._raw.text_factory, str
 
-    def read_only(self, wanted: bool) -> None:
-        """Lets the connection only read from now on, or write again; most reads follow a read."""
-        if wanted != self._read_only:
-            self._raw.execute(f"PRAGMA query_only={'ON' if wanted else 'OFF'}")
-            self._read_only = wanted
-
     def watch(self, watcher: Watcher) -> None:
         """Registers a check that reads the disk after every commit."""
         self._watchers.append(watcher)
@@ -116,7 +109,6 @@ class Disk:
     def close(self) -> None:
         """Returns the connection; the disk must not be used any more."""
         self.connection.rollback()
-        self.read_only(False)
         _given_back.append((self.connection, self._statements))
 
 
