@@ -415,6 +415,7 @@ async def test_an_older_node_gets_help_with_typescript(world: World) -> None:
     await CustomToolRunner(world, sandbox, Environments(shelf), way_back(world))(typed, call(), {"a": 1, "b": 2})
     (wanted,) = shelf.installed
     assert wanted.index == "npm" and wanted.lines[0].startswith("amaro@")
+    assert wanted.integrity[0][0] == wanted.lines[0] and wanted.integrity[0][1].startswith("sha512-")
     request = json.loads(sandbox.jobs[0].request)
     assert (sandbox.jobs[0].runner, request["order"], request["typescript"]) == ("node", ["b", "a"], True)
     assert [mount.target for mount in sandbox.jobs[0].mounts] == ["/node_modules"]

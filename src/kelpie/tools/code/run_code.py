@@ -56,7 +56,7 @@ class CodeRunner:
             mounts = ()
             if source_type is not None:  # packages that the operator has given the tool, and what the language needs
                 mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
-            way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
+            way = stack.enter_context(self._callback.opened(tool, call, confinement))
             job = SandboxJob(
                 runner,
                 asked,
