@@ -11,16 +11,19 @@ from kelpie.agent.journal.history_repair import repair
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.errors import Conflict
+from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import AgentId
+from kelpie.core.memory import checkpoint_pieces
 from kelpie.core.memory.block_history import Change, author_of
 from kelpie.core.memory.blocks import Block
-from kelpie.core.memory.checkpoints import Memory, RestoreResult, seal, unseal
+from kelpie.core.memory.checkpoint_pieces import joined
+from kelpie.core.memory.checkpoints import FIELD, Memory, RestoreResult, seal, sections
 from kelpie.core.memory.working_memory import WorkingMemoryEntry
 from kelpie.core.settings.settings import Settings
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
 from kelpie.storage.checkpoints import archive as checkpoint_archive
+from kelpie.storage.checkpoints import authors as checkpoint_authors
 from kelpie.storage.checkpoints import blocks as checkpoint_blocks
 from kelpie.storage.checkpoints import facts as checkpoint_facts
 from kelpie.storage.checkpoints import recall as checkpoint_recall
@@ -32,7 +35,13 @@ from kelpie.storage.checkpoints.recall import RecallSection
 from kelpie.storage.conversations import contexts
 from kelpie.storage.runs import unfinished
 from kelpie.world.database import Tx
+from kelpie.world.files.uploads import Upload
+from kelpie.world.workers.port import WorkerFailed, WorkerProgram
 from kelpie.world.world import World
+
+READING_CPU_S = 30  # limits of the process that reads a document
+READING_WALL_S = 300.0
+READING_BYTES = 512 * 1024 * 1024  # besides the document itself, a few times
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +83,11 @@ class Checkpoints:
         self._live_agents = live_agents
         self._author = author_of(caller)
         self._organization = caller.organization_id
+        self._user = caller.user_id
 
     async def take(self, agent_id: AgentId) -> bytes:
         """The document. Raises NotFound, and Conflict while the agent works or when its memory is too large."""
-        now, bytes_max = self._world.clock.now(), self._settings.body_bytes_max
+        now, bytes_max = self._world.clock.now(), self._settings.upload_bytes_max
 
         def read(tx: Tx) -> bytes:
             row_ownership.agent(tx, self._organization, agent_id)
@@ -96,7 +106,7 @@ class Checkpoints:
 
         return await self._world.database.read(read)
 
-    async def restore(self, agent_id: AgentId, document: bytes, *, overwrite_shared: bool = False) -> RestoreResult:
+    async def restore(self, agent_id: AgentId, upload: Upload, *, overwrite_shared: bool = False) -> RestoreResult:
         """Replaces the memory by that of the document, all of it or nothing.
 
         Raises NotFound, InvalidInput for a document that is broken or of another agent, and Conflict while the agent
@@ -106,15 +116,35 @@ class Checkpoints:
         change = Change(self._author, now, self._settings.block_rules.versions_kept)
         target = Target(agent_id, self._organization, change, overwrite_shared)
 
+        await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))
+        answered = await self._pieces(upload)
+
         def read(tx: Tx) -> RestorePlan:  # checked where reads run, so that no writer waits for a large one
             row_ownership.agent(tx, self._organization, agent_id)
-            return plan(unseal(document, agent_id), agent_id)
+            memory = sections(joined(answered), agent_id)
+            checkpoint_authors.replace_foreign(tx, memory, self._organization, self._user)
+            return plan(memory, agent_id)
 
         wanted = await self._world.database.read(read)
         restored, others = await self._world.database.transact(lambda tx: self._put(tx, target, wanted))
         self._live_agents.reload(others)
         self._live_agents.forget_context((agent_id,))
         return restored
+
+    async def _pieces(self, upload: Upload) -> bytes:
+        """The document in pieces, read by a worker process: parsing it here would hold up every other request."""
+        bytes_max = self._settings.upload_bytes_max
+        program = WorkerProgram(
+            checkpoint_pieces.__name__,
+            cpu_s=READING_CPU_S,
+            wall_s=READING_WALL_S,
+            memory_bytes=READING_BYTES + 6 * bytes_max,
+            answer_bytes_max=2 * bytes_max + READING_BYTES,
+        )
+        try:
+            return await self._world.workers.ask(program, upload, self._organization)
+        except WorkerFailed as failure:
+            raise InvalidInput(FIELD, f"cannot be read: {failure}; it may be too large or nested too deeply") from None
 
     def _put(self, tx: Tx, target: Target, wanted: RestorePlan) -> tuple[RestoreResult, tuple[AgentId, ...]]:
         agent_id, at = target.agent_id, target.change.at
@@ -150,6 +180,6 @@ class Checkpoints:
 def _require_small(size: int, bytes_max: int) -> None:
     if size > bytes_max:
         raise Conflict(
-            f"The checkpoint has {size} bytes. It could not be restored, because a request body may have at most "
-            f"{bytes_max} bytes. Raise KELPIE_BODY_BYTES_MAX."
+            f"The checkpoint has {size} bytes. It could not be restored, because an upload may have at most "
+            f"{bytes_max} bytes. Raise KELPIE_UPLOAD_BYTES_MAX."
         )
