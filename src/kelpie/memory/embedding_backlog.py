@@ -28,7 +28,7 @@ from kelpie.world.world import World
 # Texts that are embedded in one go, of whichever scopes, and how long they are together. Their vectors are written in
 # one transaction, behind which turns wait: with four times as many their 99th percentile was half as long again.
 PIECE, PIECE_CHARS = 8, 20_000
-PAGE, PAGES_MAX = 2000, 5  # of items that are looked through: their scopes take turns, and a model must work
+PAGE, PAGES_MAX = 500, 20  # of items that are looked through: their scopes take turns, and a model must work
 SCOPES_MAX = 100
 DROPPED = 200  # vectors that are deleted in one transaction
 LOOK_EVERY_S = 5.0
