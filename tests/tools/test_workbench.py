@@ -349,7 +349,7 @@ async def test_installations_of_one_organization_do_not_keep_another_waiting(wor
         theirs = asyncio.create_task(run(other, call(), {"x": 1}))
         while len(shelf.installed) < 2:  # noqa: ASYNC110 - likewise
             await asyncio.sleep(0.001)
-        assert [each.lines for each in shelf.installed] == [("a==1",), ("e==1",)]
+        assert [each.lines for each in shelf.installed][1:] == [("e==1",)], "the other one comes second"
         shelf.go.set()
         await asyncio.gather(*many, theirs)
 

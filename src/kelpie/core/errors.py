@@ -23,7 +23,10 @@ KelpieError
 ├── ToolError                a tool call failed; the text is for the model, the client's request succeeds
 │   └── SandboxUnavailable   the required isolation is not available; names what is missing and the remedy
 ├── StorageError             the database failed
-│   ├── DiskFull
+│   ├── StorageUnavailable   nothing can be stored until an operator acts
+│   │   ├── DiskFull
+│   │   ├── DatabaseLost     a file of the database was deleted or replaced
+│   │   └── DatabaseDamaged
 │   ├── StorageBusy          a transient refusal; safe to try again
 │   ├── CommitUnknown        the commit may or may not have happened
 │   ├── Damaged              a stored row is damaged
