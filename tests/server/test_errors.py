@@ -30,7 +30,6 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.DiskFull("The disk is full."), 503),
     (tree.DatabaseLost("The file was deleted."), 503),
     (tree.DatabaseDamaged("The file is damaged."), 503),
-    (tree.SecretUnreadable("TOKEN", "its key is missing"), 500),
     (tree.StorageBusy("busy"), 503),
     (tree.CommitUnknown("unknown"), 503),
     (tree.Fenced("gone"), 503),
@@ -68,14 +67,16 @@ def test_status_and_detail(error: KelpieError, status: int) -> None:
 
 
 def test_every_error_of_the_tree_is_among_the_cases() -> None:
-    elsewhere = {ModelError, KelpieError, tree.CallerError, tree.PendingApproval, tree.Damaged}
+    elsewhere = {ModelError, KelpieError, tree.CallerError, tree.PendingApproval, tree.Damaged, tree.SecretUnreadable}
     known = {type(error) for error, _ in CASES} | elsewhere
     defined = {kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, KelpieError)}
     assert defined <= known
 
 
-def test_a_damaged_row_is_named() -> None:
-    error = tree.Damaged("Message", "message-1")
+@pytest.mark.parametrize(
+    "error", [tree.Damaged("Message", "message-1"), tree.SecretUnreadable("TOKEN", "its key is missing")]
+)
+def test_what_cannot_be_read_is_named(error: KelpieError) -> None:
     assert errors.answer(error).status_code == 500
     assert body_of(error) == {"detail": str(error)}
 
