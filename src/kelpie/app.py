@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.quotas import Quotas
 from kelpie.actors.background import run_forever
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
@@ -116,6 +118,7 @@ class Kelpie:
         models = Models(world, settings, providers)
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
+        quotas = Quotas(world.clock, settings.organization_limits)
         dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -147,6 +150,7 @@ class Kelpie:
             broadcast=run_notifier,
             precompute=Precompute(world.database, embeddings),
             fact_extractor=FactExtractor(world, models, embeddings, pauses, live_agents, settings.policy),
+            quotas=quotas,
             block_rules=settings.block_rules,
             working_memory=settings.working_memory,
             context_window=settings.context_window,
@@ -159,6 +163,8 @@ class Kelpie:
             models=models,
             embeddings=embeddings,
             authenticator=authenticator,
+            quotas=quotas,
+            memory_gate=MemoryGate(),
             passports=passports,
             dispatcher=dispatcher,
             live_agents=live_agents,
@@ -193,6 +199,7 @@ class Kelpie:
         database, runtime = self.world.database, self.runtime
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
         await self.seed_defaults()
+        await runtime.quotas.load(database)
         if runtime.models.counts_money:
             since = self.world.clock.now() - DAY
             runtime.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))

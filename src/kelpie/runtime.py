@@ -6,7 +6,9 @@ Nothing in here knows a caller: `api.Api` decides what a caller may reach.
 from dataclasses import dataclass
 
 from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.quotas import Quotas
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.inbox.run_queue import RunQueue
@@ -35,6 +37,8 @@ class Runtime:
     models: Models
     embeddings: Embeddings
     authenticator: Authenticator
+    quotas: Quotas
+    memory_gate: MemoryGate
     passports: Passports  # of the code of tools that runs now
     dispatcher: Dispatcher[Activation]
     live_agents: LiveAgents

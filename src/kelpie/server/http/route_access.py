@@ -23,6 +23,8 @@ _ADMIN = (
     "/v1/kelpie/models/pull",
     "/v1/kelpie/models/remove",
     "/v1/kelpie/policy",
+    "/v1/kelpie/quotas",
+    "/v1/kelpie/usage",
 )
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
