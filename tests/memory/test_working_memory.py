@@ -19,6 +19,7 @@ from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.memory import working_memory as rows
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY, NOW, open_world
@@ -96,7 +97,7 @@ async def test_agents_and_organisations_are_apart(memory: WorkingMemory, world: 
         ):
             with pytest.raises(NotFound, match="Agent"):
                 await asked
-    await world.database.transact(lambda tx: agents.remove(tx, BEN))
+    await world.database.transact(lambda tx: agent_removal.remove(tx, BEN, 0))
     assert await stored(world) == []
 
 

@@ -10,6 +10,7 @@ from kelpie.observe import logs
 from kelpie.search import scope_removal
 from kelpie.search.text import segment_queue
 from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.memory import working_memory
 from kelpie.storage.runs import events as run_events
@@ -40,6 +41,8 @@ class Cleanup:
         database = self._world.database
         while await database.read(archive_removal.needs_cleanup):
             await database.transact(archive_removal.clean_up)
+        while await database.read(agent_removal.needs_cleanup):
+            await database.transact(agent_removal.clean_up)
         while await database.read(scope_removal.needs_cleanup):
             await database.transact(scope_removal.clean_up)
         await self._put_in_order()

@@ -31,11 +31,12 @@ from kelpie.llm.routing.models import Models
 from kelpie.search import scope_removal
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
-from kelpie.storage.conversations import conversations, fact_progress
+from kelpie.storage.conversations import fact_progress
 from kelpie.storage.tools import tools
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.builtin.pause import require_heartbeats
@@ -208,14 +209,14 @@ class Agents:
 
     async def delete(self, agent_id: AgentId) -> None:
         """Deletes an agent with its history and its companion. A turn that is running is cut off. Raises NotFound."""
+        now = self._world.clock.now()
 
         def write(tx: Tx) -> list[AgentId]:
             row_ownership.agent(tx, self._organization, agent_id)
             gone = [agent_id, *companions.of(tx, agent_id)]
             for one in gone:
                 archive_removal.remove_owned(tx, one)
-                conversations.remove_blocks_of_agent(tx, one)
-                agents.remove(tx, one)
+                agent_removal.remove(tx, one, now)
                 scope_removal.discard_scope(tx, "message", one)
                 scope_removal.discard_scope(tx, "fact", one)
             return gone

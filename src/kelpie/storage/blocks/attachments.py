@@ -13,6 +13,7 @@ from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import AgentId, BlockId, OrganizationId
 from kelpie.core.memory.blocks import Block
 from kelpie.core.paging import Page
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.rows import paging
@@ -32,11 +33,13 @@ _DETACH = sa.delete(agent_blocks).where(
 _CLEAR = sa.delete(agent_blocks).where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
 _CARRIERS = (
     sa.select(agent_blocks.c.agent_id)
-    .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
+    .where(agent_blocks.c.block_id == sa.bindparam("of_block"), row_ownership.of_present_agent(agent_blocks.c.agent_id))
     .order_by(agent_blocks.c.agent_id)
 )
 _SEEING = sa.union(
-    sa.select(agent_blocks.c.agent_id).where(agent_blocks.c.block_id == sa.bindparam("of_block")),
+    sa.select(agent_blocks.c.agent_id).where(
+        agent_blocks.c.block_id == sa.bindparam("of_block"), row_ownership.of_present_agent(agent_blocks.c.agent_id)
+    ),
     sa.select(conversations.c.agent_id)
     .join(conversation_blocks, conversation_blocks.c.conversation_id == conversations.c.id)
     .where(conversation_blocks.c.block_id == sa.bindparam("of_block")),

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select, update
 
 from kelpie.core.ids import RunId
 from kelpie.core.time import Micros
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
 
@@ -25,7 +26,7 @@ class DueCallback:
 _OWE = update(runs).where(runs.c.id == bindparam("of_run")).values(callback_due_at=bindparam("due"))
 _DUE = (
     select(runs.c.id, runs.c.callback_url, runs.c.callback_attempts)
-    .where(runs.c.callback_due_at <= bindparam("now"))
+    .where(runs.c.callback_due_at <= bindparam("now"), row_ownership.of_present_agent(runs.c.agent_id))
     .order_by(runs.c.callback_due_at, runs.c.id)
     .limit(bindparam("most"))
 )
