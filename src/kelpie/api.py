@@ -78,7 +78,9 @@ class Api:
     @cached_property
     def checkpoints(self) -> Checkpoints:
         shared = self._runtime
-        return Checkpoints(self.world, self.settings, shared.active_turns, shared.live_agents, self.caller)
+        return Checkpoints(
+            self.world, self.settings, shared.active_turns, shared.live_agents, shared.memory_changes, self.caller
+        )
 
     @cached_property
     def deployments(self) -> Deployments:
@@ -138,7 +140,8 @@ class Api:
 
     @cached_property
     def histories(self) -> Histories:
-        return Histories(self.world, self.agents, self._runtime.live_agents, self.caller)
+        shared = self._runtime
+        return Histories(self.world, self.agents, shared.live_agents, shared.memory_changes, self.caller)
 
     @cached_property
     def jobs(self) -> Jobs:

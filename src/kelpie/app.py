@@ -24,6 +24,7 @@ from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.worker import MaintenanceWorker
@@ -102,8 +103,9 @@ class Kelpie:
         self.runtime = self._build(providers, external, packages, finder, password_kept)
         self._cleanup = Cleanup(world, settings.stream_kept_s)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
-        self._maintenance = MaintenanceWorker(self.runtime.recovery, self._cleanup, expiry)
+        self._maintenance = MaintenanceWorker(self.runtime.recovery, self.runtime.memory_changes, self._cleanup, expiry)
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
+        self.runtime.memory_changes.when_unfinished(self._maintenance.wake)
         world.database.when_in_doubt(self.runtime.recovery.reread_everything)
 
     def _build(
@@ -118,7 +120,7 @@ class Kelpie:
         models = Models(world, settings, providers)
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
-        quotas = Quotas(world.clock, settings.organization_limits)
+        quotas, gate = Quotas(world.clock, settings.organization_limits), MemoryGate()
         dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -164,7 +166,8 @@ class Kelpie:
             embeddings=embeddings,
             authenticator=authenticator,
             quotas=quotas,
-            memory_gate=MemoryGate(),
+            memory_gate=gate,
+            memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release),
             passports=passports,
             dispatcher=dispatcher,
             live_agents=live_agents,
@@ -200,6 +203,7 @@ class Kelpie:
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
         await self.seed_defaults()
         await runtime.quotas.load(database)
+        await runtime.memory_changes.close_gates()
         if runtime.models.counts_money:
             since = self.world.clock.now() - DAY
             runtime.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))

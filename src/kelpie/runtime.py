@@ -15,6 +15,7 @@ from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.turn.activation import Activation
@@ -39,6 +40,7 @@ class Runtime:
     authenticator: Authenticator
     quotas: Quotas
     memory_gate: MemoryGate
+    memory_changes: MemoryChanges
     passports: Passports  # of the code of tools that runs now
     dispatcher: Dispatcher[Activation]
     live_agents: LiveAgents

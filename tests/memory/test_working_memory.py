@@ -18,7 +18,6 @@ from kelpie.core.memory.working_memory import Append, EntryQuery, Increment, Mer
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.memory.working_memory import WorkingMemory
-from kelpie.storage.agents import agents
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.memory import working_memory as rows
 from kelpie.world.world import World

@@ -259,8 +259,16 @@ async def test_a_large_agent_is_gone_at_once_and_its_rows_piece_by_piece(
 
 def _rows_of(agent_id: str) -> Any:
     def read(tx: Any) -> dict[str, int]:
-        tables = tx.execute(text("SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
-                                 "WHERE m.type = 'table' AND c.name = 'agent_id'")).scalars().all()
+        tables = (
+            tx.execute(
+                text(
+                    "SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
+                    "WHERE m.type = 'table' AND c.name = 'agent_id'"
+                )
+            )
+            .scalars()
+            .all()
+        )
         counts = {
             name: tx.execute(text(f"SELECT count(*) FROM {name} WHERE agent_id = :a"), {"a": agent_id}).scalar()
             for name in tables

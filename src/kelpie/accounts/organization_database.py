@@ -5,42 +5,58 @@ Turns do not use it: what a turn has done is always stored.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
 
 from kelpie.accounts.quotas import Quotas
-from kelpie.core.ids import OrganizationId
+from kelpie.core.errors import Overloaded
+from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.permissions.organization_limits import check_growth
 from kelpie.storage.accounts import usage
 from kelpie.world.database import Database, T, Tx
+
+WAIT_S = 30.0  # for a change of memory
 
 
 class MemoryGate:
     """Organizations whose memory is being changed in several transactions: their clients wait until it is done."""
 
     def __init__(self) -> None:
-        self._closed: dict[OrganizationId, tuple[int, asyncio.Event]] = {}  # number of changes, and their end
+        self._changing: dict[OrganizationId, set[AgentId]] = {}
+        self._opened: dict[OrganizationId, asyncio.Event] = {}
         self._closings: dict[OrganizationId, int] = {}
 
-    @contextmanager
-    def closed(self, organization: OrganizationId) -> Iterator[None]:
-        """Keeps the clients of an organization waiting."""
-        count, event = self._closed.get(organization) or (0, asyncio.Event())
-        self._closed[organization] = (count + 1, event)
+    def hold(self, organization: OrganizationId, agent_id: AgentId) -> None:
+        """Keeps the clients of an organization waiting until the change of this agent is done."""
+        self._changing.setdefault(organization, set()).add(agent_id)
+        self._opened.setdefault(organization, asyncio.Event())
         self._closings[organization] = self._closings.get(organization, 0) + 1
-        try:
-            yield
-        finally:
-            count, event = self._closed.pop(organization)
-            if count > 1:
-                self._closed[organization] = (count - 1, event)
-            else:
-                event.set()
+
+    def release(self, organization: OrganizationId, agent_id: AgentId) -> None:
+        """Ends the wait for this agent."""
+        changing = self._changing.get(organization, set())
+        changing.discard(agent_id)
+        if not changing:
+            self._changing.pop(organization, None)
+            if (opened := self._opened.pop(organization, None)) is not None:
+                opened.set()
+
+    def keep(self, agent_ids: Container[AgentId]) -> None:
+        """Ends every wait except for these agents."""
+        for organization, changing in list(self._changing.items()):
+            for agent_id in sorted(changing):
+                if agent_id not in agent_ids:
+                    self.release(organization, agent_id)
 
     async def passed(self, organization: OrganizationId) -> int:
-        """Waits until no change is under way; returns the number of changes there have been."""
-        while (found := self._closed.get(organization)) is not None:
-            await found[1].wait()
+        """Waits until no change is under way; returns the number of changes there have been. Raises Overloaded when it
+        takes too long."""
+        if organization in self._opened:
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    while (opened := self._opened.get(organization)) is not None:
+                        await opened.wait()
+            except TimeoutError:
+                raise Overloaded("A large change of memory in this organization is not done yet.", WAIT_S) from None
         return self.closings(organization)
 
     def closings(self, organization: OrganizationId) -> int:

@@ -50,7 +50,7 @@ class Turn:
     # --- begin -----------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """A new turn: its input is committed while the model already works on it. Raises StorageError, QuotaExceeded."""
+        """A new turn: its input is committed while the model works on it. Raises QuotaExceeded, StorageError."""
         state, run = self._state, self._state.run
         state.sink.emit(TurnOpened(run.id, run.created_at))
         opening = journal.open_turn(

@@ -62,7 +62,7 @@ def _left_in(table: sa.Table) -> sa.Select[Any]:
     return (found.where(~_BUILT_IN) if table is tools else found).limit(1)
 
 
-# Every table with an organisation column, whichever package it belongs to, except records about the organisation itself.
+# Every table with an organisation column, whichever package it belongs to, but those about the organisation itself.
 _ABOUT_ITSELF = ("organization_quotas", "organization_usage")
 _LEFT = tuple(
     _left_in(table)

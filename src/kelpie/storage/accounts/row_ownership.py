@@ -3,7 +3,6 @@ for the caller.
 """
 
 from collections.abc import Callable
-
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, bindparam, select

@@ -110,9 +110,7 @@ _THESE_MESSAGES = sa.delete(messages).where(messages.c.id.in_(sa.bindparam("ids"
 # Children before their parents, so that no row brings many others along.
 _BEFORE_MESSAGES = (
     _some(context),
-    _through(
-        conversation_shares, conversations, conversations.c.id == conversation_shares.c.conversation_id
-    ),
+    _through(conversation_shares, conversations, conversations.c.id == conversation_shares.c.conversation_id),
 )
 _AFTER_MESSAGES = (
     _some(tool_calls),

@@ -102,6 +102,31 @@ def replace_for_agent(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId]) -
         attach(tx, agent_id, block_id)
 
 
+_DETACH_MANY = sa.delete(agent_blocks).where(
+    agent_blocks.c.agent_id == sa.bindparam("of_agent"),
+    agent_blocks.c.block_id.in_(sa.bindparam("ids", expanding=True)),
+)
+_IDS_OF_AGENT = sa.select(agent_blocks.c.block_id).where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
+
+
+def ids_of_agent(tx: Tx, agent_id: AgentId) -> list[BlockId]:
+    """The blocks that are attached to an agent, sorted."""
+    return sorted(map(BlockId, tx.execute(_IDS_OF_AGENT, {"of_agent": agent_id}).scalars()))
+
+
+def detach_many(tx: Tx, agent_id: AgentId, block_ids: Sequence[str]) -> None:
+    """Detaches those of the blocks that are attached to the agent."""
+    tx.execute(_DETACH_MANY, {"of_agent": agent_id, "ids": list(block_ids)})
+
+
+def require_label_free(tx: Tx, block_id: BlockId, label: str, but: AgentId) -> None:
+    """Raises Conflict when a block cannot get this label: an agent with it, other than `but`, has another of that
+    label."""
+    taken = tx.execute(_LABEL_TAKEN_BUT, {"of_block": block_id, "new_label": label, "but": but}).scalar()
+    if taken is not None:
+        raise _label_conflict(taken, label)
+
+
 def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
     """Every agent with the block attached."""
     return tuple(AgentId(row[0]) for row in tx.execute(_CARRIERS, {"of_block": block_id}))
@@ -133,6 +158,7 @@ _LABEL_TAKEN = (
     .order_by(_other.c.agent_id)
     .limit(1)
 )
+_LABEL_TAKEN_BUT = _LABEL_TAKEN.where(_other.c.agent_id != sa.bindparam("but"))
 
 
 def relabel(tx: Tx, block_id: BlockId, label: str) -> None:

@@ -37,9 +37,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "duration_gte": _C.total_duration_ns >= bindparam("duration_gte"),
     "duration_lt": _C.total_duration_ns < bindparam("duration_lt"),
 }
-_OF_ORGANIZATION = and_(
-    _C.organization_id == bindparam("organization"), row_ownership.of_present_agent(_C.agent_id)
-)
+_OF_ORGANIZATION = and_(_C.organization_id == bindparam("organization"), row_ownership.of_present_agent(_C.agent_id))
 
 
 @lru_cache(maxsize=256)

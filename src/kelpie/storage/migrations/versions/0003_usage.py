@@ -120,7 +120,8 @@ def downgrade() -> None:
 def _count(dialect: str) -> None:
     """Counts what every organization stores now."""
     op.execute(
-        "INSERT INTO organization_usage (organization_id, agents, messages, bytes) SELECT id, 0, 0, 0 FROM organizations"
+        "INSERT INTO organization_usage (organization_id, agents, messages, bytes) "
+        "SELECT id, 0, 0, 0 FROM organizations"
     )
     for table, owner, columns, counter in _COUNTED:
         rows = f"FROM {table} AS counted WHERE {owner.format(row='counted')} = organization_usage.organization_id"
