@@ -72,6 +72,7 @@ class Api:
             shared.recovery,
             shared.pauses,
             self.settings,
+            shared.piece_size,
             self.caller,
         )
 

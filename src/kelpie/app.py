@@ -50,6 +50,7 @@ from kelpie.search.items import NearestItems
 from kelpie.storage.accounts import accounts
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.ownership_fence import Node
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import steps
 from kelpie.storage.runs.traces import Tracing
 from kelpie.storage.schema import ensure_schema
@@ -101,7 +102,7 @@ class Kelpie:
         self._fact_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
-        self._cleanup = Cleanup(world, settings.stream_kept_s)
+        self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
         self._maintenance = MaintenanceWorker(self.runtime.recovery, self.runtime.memory_changes, self._cleanup, expiry)
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
@@ -120,7 +121,8 @@ class Kelpie:
         models = Models(world, settings, providers)
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
-        quotas, gate = Quotas(world.clock, settings.organization_limits), MemoryGate()
+        quotas = Quotas(world.clock, settings.organization_limits)
+        gate, piece_size = MemoryGate(), PieceSize()
         dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -167,7 +169,8 @@ class Kelpie:
             authenticator=authenticator,
             quotas=quotas,
             memory_gate=gate,
-            memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release),
+            memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release, piece_size),
+            piece_size=piece_size,
             passports=passports,
             dispatcher=dispatcher,
             live_agents=live_agents,

@@ -25,6 +25,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.world.world import World
 
@@ -41,6 +42,7 @@ class Runtime:
     quotas: Quotas
     memory_gate: MemoryGate
     memory_changes: MemoryChanges
+    piece_size: PieceSize  # of long writes
     passports: Passports  # of the code of tools that runs now
     dispatcher: Dispatcher[Activation]
     live_agents: LiveAgents

@@ -20,6 +20,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.memory import working_memory as rows
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY, NOW, open_world
 
@@ -131,7 +132,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "put another":
             await memory.put(ANN, "other", 1)
         case _:
-            await Cleanup(world, 1.0).clean_up()
+            await Cleanup(world, 1.0, PieceSize()).clean_up()
     clock.at = NOW
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
@@ -146,7 +147,7 @@ async def test_upkeep_sweeps_all_that_is_over_and_nothing_else(
     await memory.put(BEN, "later", 1, 100)
     await memory.put(BEN, "never", 1)
     clock.at += SECOND
-    await Cleanup(world, 1.0).clean_up()
+    await Cleanup(world, 1.0, PieceSize()).clean_up()
     assert sorted(await stored(world)) == [(BEN, "later"), (BEN, "never")]
 
 

@@ -46,7 +46,7 @@ class WatchedDatabase:
 def watched(kelpie: Kelpie) -> WatchedDatabase:
     """What the long changes of the server use; every change counts as a long one."""
     runtime_changes = kelpie.runtime.memory_changes
-    runtime_changes.rows_max = 0
+    kelpie.runtime.piece_size.rows = 0
     runtime_changes.when_unfinished(lambda: None)  # a test says when they are completed
     found = WatchedDatabase(runtime_changes._database)  # pyright: ignore[reportPrivateUsage]
     runtime_changes._database = found  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]

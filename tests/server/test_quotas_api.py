@@ -15,7 +15,6 @@ from kelpie.app import Kelpie
 from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
 from kelpie.core.permissions.organization_limits import OrganizationUsage
 from kelpie.storage.accounts import usage
-from kelpie.storage.agents import removal
 from kelpie.world.clock import SystemClock
 from tests.server.rig import Puppet, called, make_agent, open_rig, said
 from tests.server.test_auth import shown
@@ -217,7 +216,7 @@ async def test_a_wrong_counter_is_found_and_corrected(
 
 
 async def test_a_large_agent_is_gone_at_once_and_its_rows_piece_by_piece(
-    kelpie: Kelpie, tenant: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    kelpie: Kelpie, tenant: httpx.AsyncClient
 ) -> None:
     agent = await make_agent(tenant, tags=["one"], memory_blocks=[{"label": "human", "value": "me"}])
     path = f"/v1/agents/{agent['id']}"
@@ -228,7 +227,7 @@ async def test_a_large_agent_is_gone_at_once_and_its_rows_piece_by_piece(
     run, step = (await tenant.get("/v1/runs/")).json()[0]["id"], (await tenant.get("/v1/steps/")).json()[0]["id"]
     message = (await tenant.get(f"{path}/messages")).json()[0]["id"]
     block = agent["memory"]["blocks"][0]["id"]
-    monkeypatch.setattr(removal, "PIECE", 4)
+    kelpie.runtime.piece_size.rows = 4
     before = await used(tenant)
     assert (await tenant.delete(path)).status_code == 200
     left = await kelpie.world.database.read(lambda tx: tx.execute(text("SELECT count(*) FROM messages")).scalar())

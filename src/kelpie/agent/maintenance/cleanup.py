@@ -13,6 +13,7 @@ from kelpie.storage.agents import agents
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.memory import working_memory
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs import journal_keys, tool_calls
 from kelpie.world.world import World
@@ -27,8 +28,9 @@ _log = logs.get("app")
 
 
 class Cleanup:
-    def __init__(self, world: World, stream_kept_s: float) -> None:
+    def __init__(self, world: World, stream_kept_s: float, piece_size: PieceSize) -> None:
         self._world = world
+        self._piece_size = piece_size
         self._stream_kept_s = stream_kept_s
         self._pruned_s: float | None = None
 
@@ -42,7 +44,7 @@ class Cleanup:
         while await database.read(archive_removal.needs_cleanup):
             await database.transact(archive_removal.clean_up)
         while await database.read(agent_removal.needs_cleanup):
-            await database.transact(agent_removal.clean_up)
+            await database.transact(partial(agent_removal.clean_up, rows=self._piece_size.rows))
         while await database.read(scope_removal.needs_cleanup):
             await database.transact(scope_removal.clean_up)
         await self._put_in_order()
@@ -66,7 +68,8 @@ class Cleanup:
         while (found := await database.read(segment_queue.next_scope)) is not None:
             kind, scope = found
             sealing = importlib.import_module("kelpie.search.text.segment_merge")  # it needs numpy
-            await database.transact(partial(sealing.seal, kind=kind, scope=scope))
+            while await database.transact(partial(sealing.seal, kind=kind, scope=scope)):
+                pass
             while (merged := await database.read(partial(sealing.merge, kind=kind, scope=scope))) is not None:
                 await database.transact(partial(sealing.replace, merged=merged))
             await database.transact(partial(segment_queue.done, kind=kind, scope=scope))

@@ -35,10 +35,9 @@ from kelpie.storage.checkpoints.pieces import one
 from kelpie.storage.checkpoints.recall import history_pieces
 from kelpie.storage.conversations import messages
 from kelpie.storage.conversations.message_rows import message_from_json, message_to_json
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
 from kelpie.world.world import World
-
-ROWS_MAX = 200  # that a change may write in one transaction: about 30 ms
 
 _log = logs.get("app")
 
@@ -54,10 +53,9 @@ class MemoryChanges:
         gate: MemoryGate,
         live_agents: LiveAgents,
         release: Callable[[str, str], Awaitable[None]],
-        *,
-        rows_max: int = ROWS_MAX,
+        piece_size: PieceSize,
     ) -> None:
-        self.rows_max = rows_max
+        self._piece_size = piece_size
         self._world = world
         self._database = world.database
         self._gate = gate
@@ -70,6 +68,10 @@ class MemoryChanges:
     def when_unfinished(self, tell: Callable[[], None]) -> None:
         """Registers `tell` to be called when a change was cut off and `complete_all` has work to do."""
         self._failed = tell
+
+    def is_long(self, rows: int) -> bool:
+        """Checks whether a change of so many rows takes several transactions."""
+        return rows > self._piece_size.rows
 
     # --- the two kinds -------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.conversations import fact_progress
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.tools import tools
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.builtin.pause import require_heartbeats
@@ -58,6 +59,7 @@ class Agents:
         recovery: Recovery,
         pauses: Pauses,
         settings: Settings,
+        piece_size: PieceSize,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
@@ -67,6 +69,7 @@ class Agents:
         self._recovery = recovery
         self._pauses = pauses
         self._settings = settings
+        self._piece_size = piece_size
         self._caller = caller
         self._organization = caller.organization_id
 
@@ -216,7 +219,7 @@ class Agents:
             gone = [agent_id, *companions.of(tx, agent_id)]
             for one in gone:
                 archive_removal.remove_owned(tx, one)
-                agent_removal.remove(tx, one, now)
+                agent_removal.remove(tx, one, now, self._piece_size.rows)
                 scope_removal.discard_scope(tx, "message", one)
                 scope_removal.discard_scope(tx, "fact", one)
             return gone

@@ -89,7 +89,7 @@ class Checkpoints:
             return wanted, plan_writes(tx, target, wanted).rows
 
         wanted, rows = await self._world.database.read(read)
-        if rows > self._memory_changes.rows_max:
+        if self._memory_changes.is_long(rows):
             return await self._memory_changes.restore(target, document, partial(self._check, agent_id=agent_id))
 
         def write(tx: Tx) -> tuple[RestoreResult, tuple[AgentId, ...]]:

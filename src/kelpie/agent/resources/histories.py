@@ -78,7 +78,7 @@ class Histories:
             if left := unfinished.unfinished_of(tx, agent_id):
                 raise Conflict(f"{agent_id} has an active run ({left[0].run.id}). Wait until it ends, or cancel it.")
 
-        if count > self._memory_changes.rows_max:
+        if self._memory_changes.is_long(count):
             await self._memory_changes.reset(agent_id, self._organization, first, now, idle)
             return await self._agents.get(agent_id)
 

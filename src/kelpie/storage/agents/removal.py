@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
+from kelpie.storage.rows.piece_size import ROWS_MAX
 from kelpie.storage.tables import (
     access_token_agents,
     agent_archives,
@@ -49,8 +50,7 @@ from kelpie.storage.tables import (
 )
 from kelpie.world.database import Tx
 
-PIECE = 300  # rows that are deleted in one transaction: about 10 ms
-BYTES = 4 * 1024 * 1024  # of messages, likewise
+BYTES = 4 * 1024 * 1024  # of messages that are deleted in one transaction
 LARGE = 20  # rows of tables whose rows bring many others along
 
 _OF_AGENT = sa.bindparam("of_agent")
@@ -131,8 +131,8 @@ _COPIES = _some(blocks, _OWN_COPIES)
 _CONVERSATIONS = _some(conversations)
 
 
-def remove(tx: Tx, agent_id: AgentId, now: Micros) -> None:
-    """Deletes an agent: for every client now, and its rows as far as they are few. Raises NotFound."""
+def remove(tx: Tx, agent_id: AgentId, now: Micros, rows: int = ROWS_MAX) -> None:
+    """Deletes an agent: for every client now, and at most so many of its rows. Raises NotFound."""
     organization = tx.execute(_ORGANIZATION, {"of_agent": agent_id}).scalar()
     if not organization:
         raise NotFound("Agent", agent_id)
@@ -141,7 +141,7 @@ def remove(tx: Tx, agent_id: AgentId, now: Micros) -> None:
     for statement in _FINDABLE:
         tx.execute(statement, {"of_agent": agent_id})
     tx.execute(_LEAVE, {"of_agent": agent_id})
-    purge(tx, agent_id)
+    purge(tx, agent_id, rows)
 
 
 def needs_cleanup(tx: Tx) -> bool:
@@ -149,16 +149,16 @@ def needs_cleanup(tx: Tx) -> bool:
     return tx.execute(_NEXT).scalar() is not None
 
 
-def clean_up(tx: Tx) -> None:
-    """Deletes a piece of what remains of a deleted agent, and with the last piece the agent."""
+def clean_up(tx: Tx, rows: int = ROWS_MAX) -> None:
+    """Deletes at most so many rows of a deleted agent, and with the last of them the agent."""
     agent_id = tx.execute(_NEXT).scalar()
     if agent_id is not None:
-        purge(tx, AgentId(agent_id))
+        purge(tx, AgentId(agent_id), rows)
 
 
-def purge(tx: Tx, agent_id: AgentId) -> bool:
-    """Deletes at most a piece of the rows; True when the agent is gone."""
-    of_agent, left = {"of_agent": agent_id}, PIECE
+def purge(tx: Tx, agent_id: AgentId, rows: int) -> bool:
+    """Deletes at most so many rows; True when the agent is gone."""
+    of_agent, left = {"of_agent": agent_id}, rows
     for statement in _BEFORE_MESSAGES:
         left -= tx.execute(statement, {**of_agent, "most": left}).rowcount
         if left <= 0:

@@ -32,7 +32,7 @@ from kelpie.storage.tables import conversations as conversation_table
 from kelpie.storage.tables import messages as table
 from kelpie.world.database import Tx
 
-REMOVED, WRITTEN, SHOWN = 100, 50, 500  # messages of one piece, and rows of a context
+REMOVED, WRITTEN, SHOWN = 50, 50, 500  # messages of one piece, and rows of a context
 
 _CHUNK = 500
 _some = conversation_shares.alias("some")
