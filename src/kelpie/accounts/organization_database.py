@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Container
 
 from kelpie.accounts.quotas import Quotas
-from kelpie.core.errors import Overloaded
+from kelpie.core.errors import StorageBusy
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.permissions.organization_limits import check_growth
 from kelpie.storage.accounts import usage
@@ -48,15 +48,17 @@ class MemoryGate:
                     self.release(organization, agent_id)
 
     async def passed(self, organization: OrganizationId) -> int:
-        """Waits until no change is under way; returns the number of changes there have been. Raises Overloaded when it
-        takes too long."""
+        """Waits until no change is under way; returns the number of changes there have been. Raises StorageBusy when
+        it takes too long."""
         if organization in self._opened:
             try:
                 async with asyncio.timeout(WAIT_S):
                     while (opened := self._opened.get(organization)) is not None:
                         await opened.wait()
             except TimeoutError:
-                raise Overloaded("A large change of memory in this organization is not done yet.", WAIT_S) from None
+                raise StorageBusy(
+                    "A large change of memory in this organization is not done yet. Try again in a moment."
+                ) from None
         return self.closings(organization)
 
     def closings(self, organization: OrganizationId) -> int:

@@ -39,6 +39,8 @@ from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
+RETRIES_S = (0.2, 0.5, 1.0, 2.0)
+
 _log = logs.get("app")
 
 Check = Callable[[Tx], None]
@@ -111,9 +113,25 @@ class MemoryChanges:
                 _log.info("memory_change_resumed", "Resuming a change of memory", agent_id=change.agent_id)
                 self._gate.hold(change.organization, change.agent_id)
                 with suppress(CallerError):  # reported
-                    await self._apply(change)
+                    await self._insist(change)
             await self._clear(change)
         self._gate.keep(self._working)
+
+    async def _insist(self, change: MemoryChange) -> None:
+        """Clients wait for it, so a failure is tried again soon. Raises StorageError after some attempts."""
+        for wait_s in RETRIES_S:
+            try:
+                await self._apply(change)
+                return
+            except StorageError as error:
+                _log.warning(
+                    "memory_change_interrupted",
+                    "A change of memory was interrupted; trying again",
+                    agent_id=change.agent_id,
+                    error=str(error),
+                )
+                await asyncio.sleep(wait_s)
+        await self._apply(change)
 
     # --- one change ----------------------------------------------------------------------------------------------
 
