@@ -178,7 +178,7 @@ def register(app: FastAPI) -> None:
 async def _on_kelpie_error(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, KelpieError)
     told = answer(error)
-    if told.status_code >= 500:
+    if told.status_code >= 500 and not isinstance(error, QuotaExceeded):  # which is the client's to mend
         _log.error("request_failed", "Request failed", path=request.url.path, status=told.status_code, exc_info=error)
     return told
 

@@ -19,6 +19,7 @@ from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 from kelpie.world.world import World
 
 PIECE_ROWS = 3
+LOOKS = 12
 AGENTS_MAX = 5  # the quota: two of them are there before
 
 
@@ -31,7 +32,21 @@ class LongChanges(WorkingMemoryUse):
 
     async def act(self) -> None:
         crowd = (self._crowd(self.client(f"founder-{number}")) for number in range(3))
-        await together((super().act(), *crowd))
+        await together((super().act(), self._look(self.client("looker")), *crowd))
+
+    async def _look(self, client: ScenarioClient) -> None:
+        """Whoever looks at a memory sees a whole one: with the message that every context begins with."""
+        for _ in range(LOOKS):
+            await client.pause(1.0)
+            for agent_id in self.agents[1:2]:  # the one whose memory is restored
+                answer = await client.ask("GET", f"/v1/agents/{agent_id}/memory/checkpoint")
+                if answer is None or answer.status != 200:
+                    continue
+                memory = answer.json()["memory"]
+                roles = {each["id"]: each["role"] for each in memory["messages"]}
+                shown = [roles.get(each) for each in memory["contexts"].get("", ())]
+                if shown[:1] != ["system"] or None in shown or not memory["blocks"]:
+                    raise Broken("a memory is seen as a whole", f"{agent_id}: {shown}, {len(memory['blocks'])} blocks")
 
     async def _crowd(self, client: ScenarioClient) -> None:
         await client.insist("PUT", f"/v1/kelpie/quotas/{DEFAULT_ORGANIZATION}", {"agents": AGENTS_MAX})
@@ -60,7 +75,7 @@ class LongChanges(WorkingMemoryUse):
 
     def check(self) -> None:
         super().check()
-        there = [row[0] for row in self.machine.disk.query("SELECT id FROM agents")]
+        there = [row[0] for row in self.machine.disk.query("SELECT id FROM agents WHERE organization_id <> ''")]
         if len(there) > AGENTS_MAX:
             raise Broken("a quota is never passed", f"there are {len(there)} agents, and {AGENTS_MAX} may be")
         for agent_id, deleted in self.made.items():
