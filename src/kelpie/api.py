@@ -227,7 +227,7 @@ class Api:
 
     @cached_property
     def usage(self) -> OrganizationUsages:
-        return OrganizationUsages(self._runtime.world, self._runtime.quotas, self.caller)
+        return OrganizationUsages(self._runtime.world, self._runtime.quotas, self._runtime.disk_usage, self.caller)
 
     @cached_property
     def stored_data(self) -> StoredData:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
 from kelpie.accounts.quotas import Quotas
@@ -102,7 +103,7 @@ class Kelpie:
         self._fact_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
-        self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size)
+        self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size, self.runtime.disk_usage)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
         self._maintenance = MaintenanceWorker(self.runtime.recovery, self.runtime.memory_changes, self._cleanup, expiry)
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
@@ -122,7 +123,7 @@ class Kelpie:
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
         quotas = Quotas(world.clock, settings.organization_limits)
-        gate, piece_size = MemoryGate(), PieceSize()
+        gate, piece_size, disk = MemoryGate(), PieceSize(), DiskUsage(quotas)
         dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -141,7 +142,7 @@ class Kelpie:
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
             **MessagingTools(world, dispatcher, wait_graph, settings).tools(),
-            **code_tools(world, sandbox, callback, environments, settings.workspace_mb_max),
+            **code_tools(world, sandbox, callback, environments, settings.workspace_mb_max, disk),
         }
         turn_dependencies = TurnDependencies(
             world=world,
@@ -168,6 +169,7 @@ class Kelpie:
             embeddings=embeddings,
             authenticator=authenticator,
             quotas=quotas,
+            disk_usage=disk,
             memory_gate=gate,
             memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release, piece_size),
             piece_size=piece_size,

@@ -6,6 +6,7 @@ Nothing in here knows a caller: `api.Api` decides what a caller may reach.
 from dataclasses import dataclass
 
 from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
 from kelpie.accounts.quotas import Quotas
@@ -40,6 +41,7 @@ class Runtime:
     embeddings: Embeddings
     authenticator: Authenticator
     quotas: Quotas
+    disk_usage: DiskUsage
     memory_gate: MemoryGate
     memory_changes: MemoryChanges
     piece_size: PieceSize  # of long writes

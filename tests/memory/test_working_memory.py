@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
@@ -132,7 +134,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "put another":
             await memory.put(ANN, "other", 1)
         case _:
-            await Cleanup(world, 1.0, PieceSize()).clean_up()
+            await Cleanup(world, 1.0, PieceSize(), DiskUsage(Quotas(world.clock))).clean_up()
     clock.at = NOW
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
@@ -147,7 +149,7 @@ async def test_upkeep_sweeps_all_that_is_over_and_nothing_else(
     await memory.put(BEN, "later", 1, 100)
     await memory.put(BEN, "never", 1)
     clock.at += SECOND
-    await Cleanup(world, 1.0, PieceSize()).clean_up()
+    await Cleanup(world, 1.0, PieceSize(), DiskUsage(Quotas(world.clock))).clean_up()
     assert sorted(await stored(world)) == [(BEN, "later"), (BEN, "never")]
 
 

@@ -6,6 +6,7 @@ The operator sees and changes all; an administrator sees the own organization.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.accounts.quotas import Quotas
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Forbidden, NotFound
@@ -23,6 +24,7 @@ class UsageReport:
     organization: OrganizationId
     used: OrganizationUsage
     requests: int  # in this minute
+    disk_bytes: int  # of files in workspaces, as last measured
     limits: OrganizationLimits
     own: Mapping[str, int]
 
@@ -30,8 +32,9 @@ class UsageReport:
 class OrganizationUsages:
     """Usage and quotas that the caller may see."""
 
-    def __init__(self, world: World, quotas: Quotas, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, quotas: Quotas, disk: DiskUsage, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
+        self._disk = disk
         self._quotas = quotas
         self._caller = caller
 
@@ -77,7 +80,8 @@ class OrganizationUsages:
     def _report(self, organization: OrganizationId, used: OrganizationUsage) -> UsageReport:
         quotas = self._quotas
         limits, own = quotas.limits(organization), quotas.own(organization)
-        return UsageReport(organization, used, quotas.requests(organization), limits, own)
+        requests, disk = quotas.requests(organization), self._disk.used(organization)
+        return UsageReport(organization, used, requests, disk, limits, own)
 
     def _operator_only(self) -> None:
         if not self._caller.operator:

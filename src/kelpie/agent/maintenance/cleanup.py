@@ -5,6 +5,7 @@ import asyncio
 import importlib
 from functools import partial
 
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.observe import logs
 from kelpie.search import scope_removal
@@ -21,6 +22,7 @@ from kelpie.world.world import World
 PRUNE_EVERY_S = 600.0
 PRUNE_PIECE = 500  # turns: about 10 ms
 WORKSPACES_PIECE = 500
+WORKSPACES_MEASURED = 50  # in one round
 BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
 IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
 
@@ -28,9 +30,10 @@ _log = logs.get("app")
 
 
 class Cleanup:
-    def __init__(self, world: World, stream_kept_s: float, piece_size: PieceSize) -> None:
+    def __init__(self, world: World, stream_kept_s: float, piece_size: PieceSize, disk: DiskUsage) -> None:
         self._world = world
         self._piece_size = piece_size
+        self._disk = disk
         self._stream_kept_s = stream_kept_s
         self._pruned_s: float | None = None
 
@@ -94,6 +97,11 @@ class Cleanup:
             for agent_id in piece:
                 if workspaces is not None and agent_id not in there:
                     await workspaces.remove(agent_id)
+        if workspaces is not None:
+            unmeasured = self._disk.unmeasured(names, WORKSPACES_MEASURED)
+            owners = await self._world.database.read(partial(agents.owners, ids=unmeasured)) if unmeasured else {}
+            for agent_id, organization in owners.items():
+                self._disk.measured(organization, agent_id, (await workspaces.size(agent_id)).bytes)
 
     async def _prune_journal(self) -> None:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT

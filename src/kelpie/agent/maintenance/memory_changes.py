@@ -260,4 +260,4 @@ def begin_history(tx: Tx, agent_id: AgentId, first: Sequence[Message]) -> None:
     """Makes these the whole history of an agent."""
     loaded = loaded_agent.load(tx, agents.get(tx, agent_id))
     messages.remove_all(tx, agent_id)
-    first_messages.write(tx, loaded, first)
+    first_messages.write(tx, loaded, tuple(first))

@@ -63,6 +63,7 @@ def usage_shape(report: UsageReport) -> dict[str, Any]:
             "agents": report.used.agents,
             "messages": report.used.messages,
             "stored_bytes": report.used.bytes,
+            "disk_bytes": report.disk_bytes,
         },
         "quotas": asdict(report.limits),
         "own_quotas": dict(report.own),

@@ -16,7 +16,7 @@ from kelpie.storage.usage_triggers import COUNTED, measured, owner_of
 from kelpie.world.database import Tx
 
 _U, _Q = organization_usage.c, organization_quotas.c
-_OF = sa.bindparam("of_organization")
+_OF: sa.BindParameter[str] = sa.bindparam("of_organization", type_=sa.Text)
 _STATE = (
     sa.select(_U.agents, _U.messages, _U.bytes, _Q.limits)
     .select_from(organization_usage.outerjoin(organization_quotas, _Q.organization_id == _U.organization_id))

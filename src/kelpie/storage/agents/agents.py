@@ -192,6 +192,16 @@ def existing(tx: Tx, ids: Sequence[AgentId]) -> frozenset[str]:
     return frozenset(tx.execute(_EXISTING, {"ids": list(ids)}).scalars())
 
 
+_OWNERS = select(agents.c.id, agents.c.organization_id).where(
+    agents.c.id.in_(bindparam("ids", expanding=True)), _PRESENT
+)
+
+
+def owners(tx: Tx, ids: Sequence[AgentId]) -> dict[AgentId, OrganizationId]:
+    """The organisation of each of the agents that exist."""
+    return {AgentId(row.id): OrganizationId(row.organization_id) for row in tx.execute(_OWNERS, {"ids": list(ids)})}
+
+
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 _PAGES = Paging(agents, "created_at", "updated_at", "last_run_completion")

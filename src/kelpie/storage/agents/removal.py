@@ -53,7 +53,7 @@ from kelpie.world.database import Tx
 BYTES = 4 * 1024 * 1024  # of messages that are deleted in one transaction
 LARGE = 20  # rows of tables whose rows bring many others along
 
-_OF_AGENT = sa.bindparam("of_agent")
+_OF_AGENT: sa.BindParameter[str] = sa.bindparam("of_agent", type_=sa.Text)
 _MOST = sa.bindparam("most", type_=sa.Integer)
 
 _ORGANIZATION = sa.select(agents.c.organization_id).where(agents.c.id == _OF_AGENT)
@@ -83,9 +83,8 @@ _AGENT = sa.delete(agents).where(agents.c.id == _OF_AGENT)
 def _some(table: sa.Table, of_agent: sa.Select[Any] | None = None) -> sa.Delete:
     """Deletes a limited number of the agent's rows of a table."""
     key = tuple(table.primary_key.columns) or (table.c.agent_id, table.c.turn_id, table.c.step)  # the journal has none
-    if of_agent is None:
-        of_agent = sa.select(*key).where(table.c.agent_id == _OF_AGENT)
-    chosen = of_agent.limit(_MOST)
+    own: sa.Select[Any] = sa.select(*key).where(table.c.agent_id == _OF_AGENT) if of_agent is None else of_agent
+    chosen = own.limit(_MOST)
     return sa.delete(table).where(key[0].in_(chosen) if len(key) == 1 else sa.tuple_(*key).in_(chosen))
 
 

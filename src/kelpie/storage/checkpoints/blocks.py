@@ -83,21 +83,35 @@ def pieces(tx: Tx, target: Target, wanted: Sequence[Block]) -> tuple[list[Unchan
 
     Raises Conflict for a label or an id that is taken.
     """
-    left, changed = list[UnchangedItem](), list[Block]()
+    left, changed, shared = list[UnchangedItem](), list[Block](), list[Block]()
     own = {target.agent_id, *groups.companions_of(tx, target.agent_id)}
+    seen = block_attachments.agents_seeing_any(tx, [block.id for block in wanted])
     for block in wanted:
-        others = [each for each in block_attachments.agents_seeing(tx, block.id) if each not in own]
+        others = seen.get(block.id, set()) - own
         if others and not target.overwrite_shared:
             row_ownership.block(tx, target.organization, block.id)
             left.append(UnchangedItem("block", block.id, block.label, len(others)))
+            shared.append(block)
         else:
             changed.append(block)
+    _require_own_labels(tx, target.agent_id, changed, shared)
     agent_id, attached = target.agent_id, block_attachments.ids_of_agent(tx, target.agent_id)
     return left, [
         *each_part(attached, ATTACHED, lambda tx, ids: block_attachments.detach_many(tx, agent_id, ids)),
         *_written(tx, target, changed),
-        *each_part(wanted, ATTACHED, lambda tx, some: _attach(tx, agent_id, some)),
+        *each_part(changed, ATTACHED, lambda tx, some: block_attachments.attach_new(tx, agent_id, some)),
+        *each_part(shared, WRITTEN, lambda tx, some: _attach(tx, agent_id, some)),
     ]
+
+
+def _require_own_labels(tx: Tx, agent_id: AgentId, changed: Sequence[Block], shared: Sequence[Block]) -> None:
+    """Raises Conflict when a shared block has got a label since that another block of the checkpoint has."""
+    labels = {block.label for block in changed}
+    for ids in parts([block.id for block in shared], LOOKED_UP):
+        for found in tx.execute(_STANDING, {"ids": ids}):
+            if found.label in labels:
+                raise block_attachments.label_conflict(agent_id, found.label)
+            labels.add(found.label)
 
 
 def _attach(tx: Tx, agent_id: AgentId, some: Sequence[Block]) -> None:
@@ -119,7 +133,7 @@ def _written(tx: Tx, target: Target, wanted: Sequence[Block]) -> list[Piece]:
     new = [block for block in wanted if block.id not in there]
     old = [block for block in wanted if block.id in there]
     return [
-        *each_part(new, WRITTEN, lambda tx, some: _make(tx, target, some), _size),
+        *each_part(new, ATTACHED, lambda tx, some: _make(tx, target, some), _size),
         *(Piece(len(some), partial(_change, target=target, some=some)) for some in parts(old, WRITTEN, _size)),
     ]
 

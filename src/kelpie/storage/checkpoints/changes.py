@@ -17,7 +17,7 @@ from kelpie.world.database import Tx
 PART_BYTES = 512 * 1024
 
 _C, _P = memory_changes.c, memory_change_parts.c
-_OF = sa.bindparam("of_agent")
+_OF: sa.BindParameter[str] = sa.bindparam("of_agent", type_=sa.Text)
 _ALL = sa.select(memory_changes).order_by(_C.created_at, _C.agent_id)
 _ONE = sa.select(_C.decided).where(_C.agent_id == _OF)
 _INSERT = sa.insert(memory_changes)

@@ -7,7 +7,7 @@ is made anew from what is stored then.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kelpie.core.ids import AgentId
 from kelpie.world.database import Tx
@@ -48,7 +48,12 @@ def parts(items: Iterable[T], most: int, size: Callable[[T], int] | None = None)
     return found
 
 
-def each_part(items: Sequence[T], most: int, run: Callable[[Tx, Sequence[T]], object], size: Any = None) -> list[Piece]:
+def each_part(
+    items: Sequence[T],
+    most: int,
+    run: Callable[[Tx, Sequence[T]], object],
+    size: Callable[[T], int] | None = None,
+) -> list[Piece]:
     """A piece for every part of the items."""
     return [one(lambda tx, part=part: run(tx, part), len(part)) for part in parts(items, most, size)]
 

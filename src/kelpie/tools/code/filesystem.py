@@ -37,7 +37,7 @@ class Filesystem:
         asked = function_call(PROGRAM, "perform", given)
         hops, meter = call.chain.hops, call.meter
         job = SandboxJob(Runner.python, asked, mounts=(mount,), confinement=confinement, level=hops, meter=meter)
-        ended = await self._workspace.watched(call.agent.id, sandbox.run(job), meter)
+        ended = await self._workspace.watched(call.agent, sandbox.run(job), meter)
         answer = read_answer(ended.result) if ended.result is not None else None
         if ended.how is not JobEnding.finished or answer is None:
             return report(ended, confinement)

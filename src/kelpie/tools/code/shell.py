@@ -40,4 +40,4 @@ class Shell:
                 level=call.chain.hops,
                 meter=call.meter,
             )
-            return report(await self._workspace.watched(call.agent.id, sandbox.run(job), call.meter), confinement)
+            return report(await self._workspace.watched(call.agent, sandbox.run(job), call.meter), confinement)
