@@ -69,7 +69,7 @@ PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(B
 
 $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(BIN)/python
 	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
-	@$(PIP_INSTALL) -c constraints.txt -e . || { echo "$(FAILED)" >&2; exit 1; }
+	@$(PIP_INSTALL) -c constraints.txt pip -e . || { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)
@@ -77,7 +77,7 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(B
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt tests/typescript/package-lock.json | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
-	@$(PIP_INSTALL) -c constraints.txt -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
+	@$(PIP_INSTALL) -c constraints.txt pip -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)

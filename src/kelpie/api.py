@@ -32,6 +32,7 @@ from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
 from kelpie.core.access.callers import Caller
+from kelpie.encryption.rotation import KeyRotation
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
@@ -224,6 +225,10 @@ class Api:
     @cached_property
     def organizations(self) -> Organizations:
         return Organizations(self.world, ensure_builtins, self._runtime.authenticator.forget, self.caller)
+
+    @property
+    def key_rotation(self) -> KeyRotation:
+        return self._runtime.key_rotation
 
     @cached_property
     def usage(self) -> OrganizationUsages:

@@ -37,9 +37,11 @@ from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.activation_state import ActivationState, StateTransition
+from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.encryption.rotation import KeyRotation
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
@@ -96,11 +98,13 @@ class Kelpie:
         self.data_dir = data_dir
         self.broker = LocalBroker(private=settings.egress_private)  # answers requests from cells
         self._node: Node | None = None
+        self._probe = asyncio.Lock()  # one check at a time
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
         self._recovery_task: asyncio.Task[None] | None = None
         self._callback_task: asyncio.Task[None] | None = None
         self._embedding_task: asyncio.Task[None] | None = None
         self._fact_task: asyncio.Task[None] | None = None
+        self._rotation_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
         self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size, self.runtime.disk_usage)
@@ -174,6 +178,7 @@ class Kelpie:
             memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release, piece_size),
             piece_size=piece_size,
             passports=passports,
+            key_rotation=KeyRotation(world),
             dispatcher=dispatcher,
             live_agents=live_agents,
             run_queue=run_queue,
@@ -203,9 +208,13 @@ class Kelpie:
         self.broker.api = serve
 
     async def start(self) -> None:
-        """Migrates the schema, registers this node, and starts the background work, recovery included."""
+        """Migrates the schema, checks the encryption keys, registers this node, and starts the background work.
+
+        Recovery is part of that work. Raises ConfigurationError and StorageError.
+        """
         database, runtime = self.world.database, self.runtime
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
+        await self._open_keys()
         await self.seed_defaults()
         await runtime.quotas.load(database)
         await runtime.memory_changes.close_gates()
@@ -219,11 +228,28 @@ class Kelpie:
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
+        if self.world.keyring.store is not None:
+            rotation = runtime.key_rotation.run
+            self._rotation_task = asyncio.create_task(run_forever(rotation, "rotation of the encryption key"))
+
+    async def why_not_ready(self) -> str | None:
+        """Why this server cannot store anything now; None when it can. While writes fail, it tries one itself."""
+        database, node = self.world.database, self._node
+        if node is None:
+            return "The server is starting."
+        async with self._probe:
+            if database.trouble() is not None:
+                try:
+                    await database.transact(lambda tx: ownership_fence.rewrite(tx, node))
+                except StorageError as error:
+                    return str(error)
+            trouble = database.trouble()
+        return None if trouble is None else str(trouble)
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
-        for task in (self._recovery_task, self._embedding_task, self._fact_task):
+        for task in (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()
@@ -241,6 +267,12 @@ class Kelpie:
         await self.world.database.close()
         if self.data_dir is not None:
             self.data_dir.close()
+
+    async def _open_keys(self) -> None:
+        database = self.world.database
+        had_plain_text = await self.runtime.key_rotation.open(self.settings.encryption_key_lost)
+        if had_plain_text and isinstance(database, SqliteDatabase):
+            await database.truncate_log()  # which holds the plain text until it is overwritten
 
     async def seed_defaults(self) -> None:
         """Makes sure that the default organization and user and every organization's built-in tools exist."""

@@ -23,6 +23,7 @@ from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.settings.settings import Settings
+from kelpie.encryption.rotation import KeyRotation
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
@@ -46,6 +47,7 @@ class Runtime:
     memory_changes: MemoryChanges
     piece_size: PieceSize  # of long writes
     passports: Passports  # of the code of tools that runs now
+    key_rotation: KeyRotation
     dispatcher: Dispatcher[Activation]
     live_agents: LiveAgents
     run_queue: RunQueue

@@ -14,7 +14,7 @@ from kelpie.core.search_hits import SearchMode
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import NOT_YET, Embeddings
-from kelpie.memory.hybrid_search import HybridSearch, NearestResults, SearchResults
+from kelpie.memory.hybrid_search import HybridSearch, NearestResults, SearchQuery, SearchResults
 from kelpie.memory.search_scopes import PassageScope
 from kelpie.search.items import Near, NearestItems
 from kelpie.search.vector_rows import Vector
@@ -70,6 +70,10 @@ class FakeScope:
     scopes: Mapping[str, str] = field(default_factory=lambda: {"archive": MODEL})
     vector_error: Exception | None = None
     ranked_with: list[tuple[SearchMode, tuple[Near, ...]]] = field(default_factory=list)
+
+    @property
+    def query(self) -> SearchQuery:
+        return self
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         return self.scopes

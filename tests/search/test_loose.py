@@ -9,9 +9,11 @@ from sqlalchemy import Connection, select, true
 
 from kelpie.search.item_lookup import Only
 from kelpie.search.tables import search_items
-from kelpie.search.text import bm25, fulltext, segment_merge, unsealed_items
+from kelpie.search.text import fulltext, segment_merge, unsealed_items
+from kelpie.search.text.bm25 import TextIndexCache
 from kelpie.search.text.unsealed_items import CachedUnsealedItems
 from kelpie.storage import schema
+from kelpie.world.database import MEMORY
 from kelpie.world.sqlite.connections import memory_connection
 from tests.search.reference import Reference
 
@@ -43,7 +45,7 @@ def found(tx: Connection, scope: str | None, query: str) -> dict[str, bool]:
 def test_whatever_changes_what_is_held_is_what_is_there(
     tx: Connection, seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bm25, "_LOOSE", CachedUnsealedItems(bytes_max))
+    tx.execution_options(**{MEMORY: {TextIndexCache: TextIndexCache(unsealed_bytes_max=bytes_max)}})
     monkeypatch.setattr(unsealed_items, "AT_ONCE_MAX", 60)  # so that both ways of looking through are gone
     rng, plain = random.Random(seed), {scope: Reference() for scope in SCOPES}
     for step in range(150):
@@ -76,13 +78,12 @@ def test_whatever_changes_what_is_held_is_what_is_there(
 
 
 def test_only_what_came_since_is_read(tx: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    held, read = CachedUnsealedItems(), list[int]()
+    read = list[int]()
 
     def counted(rows: object, decoded: object = unsealed_items.decoded) -> object:
         read.append(len(rows))  # pyright: ignore[reportArgumentType]
         return decoded(rows)  # pyright: ignore[reportCallIssue]
 
-    monkeypatch.setattr(bm25, "_LOOSE", held)
     monkeypatch.setattr(unsealed_items, "decoded", counted)
     fulltext.index_many(tx, "passage", "a", {f"p{n}": "fox" for n in range(20)})
     for _ in range(3):

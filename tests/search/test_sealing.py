@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from kelpie.search.cache import SizedCache
 from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.text import bm25, fulltext, segment_merge, segment_queue
+from kelpie.search.text import fulltext, segment_merge, segment_queue
+from kelpie.search.text.bm25 import TextIndexCache
 from kelpie.search.text.fulltext import Match
-from kelpie.search.text.unsealed_items import CachedUnsealedItems
 from kelpie.storage.integrity.search_index_checks import wrongs
+from kelpie.world.database import MEMORY
 from tests.search.reference import Reference
 
 MINE, THEIRS = "archive-mine", "archive-theirs"
@@ -192,8 +192,7 @@ def test_what_is_damaged_is_left_out_told_and_never_taken_for_true(
     tx: Connection, where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, (table, column, which) = random.Random(where), DAMAGED[where]
-    monkeypatch.setattr(bm25, "_MEMBERS", SizedCache(0))
-    monkeypatch.setattr(bm25, "_LOOSE", CachedUnsealedItems(0))
+    tx.execution_options(**{MEMORY: {TextIndexCache: TextIndexCache(0, 0)}})
     texts = {f"p{n}": " ".join(rng.choices(WORDS, k=5)) for n in range(300)}
     fulltext.index_many(tx, "passage", MINE, texts)
     fulltext.index(tx, "passage", MINE, "loose", "fox harbour")

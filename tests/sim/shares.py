@@ -119,7 +119,8 @@ def play(scenario: Scenario, first: int, share: int, of: str) -> Share:
 
 
 class Elsewhere:
-    """Another process with another PYTHONHASHSEED, which plays what it is asked for."""
+    """Another process, which plays what it is asked for: another PYTHONHASHSEED, locale, time zone and directory, and
+    other scenarios before each."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -142,10 +143,17 @@ class Elsewhere:
 def elsewhere() -> Iterator[Elsewhere]:
     """Another process, which is gone at the end."""
     code = "from tests.sim.shares import answer; answer()"
-    environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": HASH_SEED,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+        "TZ": "Asia/Tokyo",
+        "LC_ALL": "C",
+        "HOME": os.devnull,
+    }
     with subprocess.Popen(
         [sys.executable, "-c", code],
-        cwd=ROOT,
+        cwd=ROOT.anchor,
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kelpie.sim.faults import Fault
 from kelpie.sim.runs.planted_bugs import logging
 from kelpie.sim.runs.scenario import Scenario, run
+from kelpie.sim.scenarios import SCENARIOS as PRODUCT
 from tests.sim import shop
 from tests.sim.test_faults import _visit_everything
 
@@ -42,6 +45,14 @@ def test_two_processes_with_different_hash_seeds_agree() -> None:
     assert first == second
     assert first == hashes(), "and with this process, in which other runs came before"
     assert first == hashes(), "and once more"
+
+
+@pytest.mark.parametrize("name", ["vector-search-fails", "memory-crashes"])
+def test_nothing_in_memory_outlives_a_run(name: str) -> None:
+    """Seed 29 once found the text index of the run before it in memory, and its connection accepted damaged texts."""
+    first = run(PRODUCT[name], 29).trace_hash
+    run(PRODUCT["storage-corruption"], 0)
+    assert run(PRODUCT[name], 29).trace_hash == first
 
 
 def test_another_seed_is_another_run() -> None:

@@ -28,12 +28,15 @@ def other() -> Iterator[Elsewhere]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_invariant_holds_and_every_named_fault_fires(name: str, other: Elsewhere) -> None:
-    """Two processes with different hash seeds, in which different runs came before, agree about the first seed."""
+    """A run depends on its scenario and seed alone: the first seed gives one trace when it is played again after the
+    others of its share, and in another process (tests/sim/shares.py) after other scenarios."""
     first = first_seed(name, commit())
     other.ask(name, first)
     played = play(SCENARIOS[name], first, share_of(name), commit())
+    again = run(SCENARIOS[name], first).trace_hash
     there = other.trace_hash(name, first)
     assert (told := played.verdict()) is None, told
+    assert played.trace_hash == again, f"Seed {first} of {name} is another run after seeds {first + 1}..{played.last}."
     assert played.trace_hash == there, (
         f"With PYTHONHASHSEED={HASH_SEED} seed {first} of {name} is another run. To see it again, run:\n"
         f"  PYTHONHASHSEED={HASH_SEED} kelpie sim run --scenario {name} --seed {first}\n"

@@ -19,6 +19,7 @@ from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, Sandbo
 from kelpie.core.tools.tools import NewTool, Tool
 from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.storage.agents import secrets as agent_secrets
+from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import sandbox_configs
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext
@@ -142,6 +143,8 @@ async def test_a_megabyte_of_arguments_and_none(world: World) -> None:
 
 
 async def test_the_environment_holds_the_organisations_variables_and_over_them_the_agents_secrets(world: World) -> None:
+    sealing = Sealing(world.keyring, b"seed")
+
     def furnish(tx: Tx) -> None:
         config = SandboxConfig(
             SandboxConfigId("sandbox-00000000-0000-4000-8000-000000000001"), SandboxType.local, {}, NOW, NOW
@@ -149,10 +152,10 @@ async def test_the_environment_holds_the_organisations_variables_and_over_them_t
         sandbox_configs.insert(tx, config)
         for number, (key, value) in enumerate({"A": "org", "B": "org"}.items()):
             variable = SandboxVariableId(f"sandbox-env-00000000-0000-4000-8000-00000000000{number}")
-            sandbox_configs.insert_variable(tx, SandboxVariable(variable, config.id, key, value, NOW, NOW))
+            sandbox_configs.insert_variable(tx, SandboxVariable(variable, config.id, key, value, NOW, NOW), sealing)
         for number, agent in enumerate((ANN, BEN)):
             secret = SecretId(f"agent-env-00000000-0000-4000-8000-00000000000{number}")
-            agent_secrets.replace(tx, agent, [Secret(secret, "B", f"of {agent}", NOW, NOW)])
+            agent_secrets.replace(tx, agent, [Secret(secret, "B", f"of {agent}", NOW, NOW)], sealing)
 
     await world.database.transact(furnish)
     run, sandbox = bench(world)

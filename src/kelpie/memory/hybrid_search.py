@@ -20,14 +20,21 @@ Found = TypeVar("Found")
 Result = TypeVar("Result")
 
 
-class VectorScope(Protocol):
-    """One query over items with vectors: what differs between the kinds of items."""
+class SearchQuery(Protocol):
+    """A query of any kind of item."""
 
     @property
     def text(self) -> str: ...
 
     @property
     def mode(self) -> SearchMode: ...
+
+
+class VectorScope(Protocol):
+    """One query over items with vectors: what differs between the kinds of items."""
+
+    @property
+    def query(self) -> SearchQuery: ...
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         """The embedding model of each scope that has vectors. Raises NotFound for what the caller may not see."""
@@ -91,34 +98,36 @@ class HybridSearch:
     async def search(self, scope: SearchScope[Found]) -> SearchResults[Found]:
         """The best items; by words alone when there are no vectors. Raises NotFound or StorageError."""
         lacking: str | None = None
-        if scope.mode != "fts" and scope.text.strip():
-            query = await self._embed(scope)
-            lacking = query.lacking
-            if query.vectors:
+        mode = scope.query.mode
+        if mode != "fts" and scope.query.text.strip():
+            embedded = await self._embed(scope)
+            lacking = embedded.lacking
+            if embedded.vectors:
                 try:
-                    found = await self._read(lambda tx: scope.ranked(tx, scope.mode, self._near(tx, scope, query)))
-                    return SearchResults(found, scope.mode, lacking)
+                    found = await self._read(lambda tx: scope.ranked(tx, mode, self._near(tx, scope, embedded)))
+                    return SearchResults(found, mode, lacking)
                 except StorageError as error:
                     lacking = self.embeddings.failed(error)
         return SearchResults(await self._read(lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
 
     async def nearest(self, scope: VectorScope) -> NearestResults:
         """The first half of a search, for a caller that ranks and loads later. Raises NotFound or StorageError."""
-        query = await self._embed(scope)
-        if not query.vectors:
-            return NearestResults(lacking=query.lacking)
+        embedded = await self._embed(scope)
+        if not embedded.vectors:
+            return NearestResults(lacking=embedded.lacking)
         try:
-            return NearestResults(tuple(await self._read(lambda tx: self._near(tx, scope, query))), by_vectors=True)
+            return NearestResults(tuple(await self._read(lambda tx: self._near(tx, scope, embedded))), by_vectors=True)
         except StorageError as error:
             return NearestResults(lacking=self.embeddings.failed(error))
 
     async def _embed(self, scope: VectorScope) -> _EmbeddedQuery:
+        text = scope.query.text
         models = await self.database.read(scope.models)
-        embedded = await self.embeddings.of_query(models.values(), scope.text)
-        return _EmbeddedQuery(models, embedded.by_model(scope.text), embedded.lacking)
+        vectors = await self.embeddings.of_query(models.values(), text)
+        return _EmbeddedQuery(models, vectors.by_model(text), vectors.lacking)
 
-    def _near(self, tx: Tx, scope: VectorScope, query: _EmbeddedQuery) -> Sequence[Near]:
-        return scope.nearest(tx, self.embeddings.finder, query.models, query.vectors)
+    def _near(self, tx: Tx, scope: VectorScope, embedded: _EmbeddedQuery) -> Sequence[Near]:
+        return scope.nearest(tx, self.embeddings.finder, embedded.models, embedded.vectors)
 
     async def _read(self, statement: Callable[[Tx], Result]) -> Result:
         async with self.embeddings.slots.slot():

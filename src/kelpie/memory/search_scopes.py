@@ -32,14 +32,6 @@ class PassageScope:
     archive_id: ArchiveId | None
     query: PassageQuery
 
-    @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
-
     def models(self, tx: Tx) -> Mapping[str, str]:
         if self.archive_id is None:
             return embedding_models.of_organization(tx, self.organization)
@@ -68,14 +60,6 @@ class AgentPassageScope:
     agent_id: AgentId
     query: PassageQuery
 
-    @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
-
     def models(self, tx: Tx) -> Mapping[str, str]:
         archive_id = archives.archive_of(tx, self.agent_id)
         return vector_rows.models_of(tx, "passage", (archive_id,)) if archive_id else {}
@@ -95,14 +79,6 @@ class MessageScope:
 
     organization: OrganizationId
     query: MessageSearch
-
-    @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         return message_search.models(tx, self.organization, self.query.agent_id)
@@ -124,14 +100,6 @@ class FactScope:
     agent_id: AgentId
     query: FactSearch
     now: Micros
-
-    @property
-    def text(self) -> str:
-        return self.query.text
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         row_ownership.agent(tx, self.organization, self.agent_id)

@@ -8,16 +8,23 @@ import contextlib
 import errno
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
+from kelpie.core.access.client_addresses import TrustedProxies
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
 from kelpie.server.app import create_app
+from kelpie.server.edge.client_protocol import ClientProtocol
+from kelpie.server.edge.connection_limits import connection_limits
+from kelpie.server.edge.forwarded_client import ForwardedClient
 from kelpie.server.edge.http_config import http_config
+from kelpie.world.open_files import open_files_limit
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -60,8 +67,13 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
 
 
 def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
+    limits = connection_limits(settings, open_files_limit())
+    app: ASGIApp = create_app(kelpie)
+    if settings.trusted_proxies:
+        app = ForwardedClient(app, TrustedProxies(settings.trusted_proxies), limits)
     return http_config(
-        create_app(kelpie),
+        app,
+        partial(ClientProtocol, limits=limits, head_s=settings.head_s),
         host=settings.host,
         port=settings.port,
         backlog=BACKLOG,

@@ -90,8 +90,8 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: (*_JOURNAL, *_TOLD),
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
     Fault.disk_full: (*_JOURNAL, "journal.group"),
-    Fault.crash_before_write: (*_JOURNAL, "outside.effect", "packages.install"),
-    Fault.crash_after_write: (*_JOURNAL, "outside.effect", "cells.told", "packages.install"),
+    Fault.crash_before_write: (*_JOURNAL, "keys.write", "outside.effect", "packages.install"),
+    Fault.crash_after_write: (*_JOURNAL, "cells.told", "keys.write", "outside.effect", "packages.install"),
     Fault.llm_malformed: ("llm.overflow", "llm.summary_fails", "llm.summary_empty", "llm.summary_long"),
     Fault.process_crash: ("cells.waiting", "cells.before", "cells.after", "cells.calling", "packages.install"),
     Fault.process_timeout: ("cells.run", "cells.calling"),

@@ -52,7 +52,9 @@ class Revisions:
         return self.known[-1]
 
 
-REVISIONS = Revisions(known=("0001", "0003"), locations=(str(Path(__file__).parent / "migrations" / "versions"),))
+REVISIONS = Revisions(
+    known=("0001", "0002", "0003"), locations=(str(Path(__file__).parent / "migrations" / "versions"),)
+)
 
 
 async def ensure_schema(

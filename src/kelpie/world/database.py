@@ -6,12 +6,31 @@ pure: ids and times are passed in, nothing outside the transaction is touched, a
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
+from kelpie.core.errors import StorageError
+
 Tx = Connection
 T = TypeVar("T")
+
+ProcessMemory = dict[type[Any], Any]  # caches of one process over one database, by their class
+MEMORY = "process_memory"  # the execution option of a connection that holds them
+
+
+def remembered(tx: Tx, kind: type[T]) -> T:
+    """This process's cache of the given class over the database of `tx`, made at first use.
+
+    Every connection of one `Database` shares it, and it ends with the process: what is only in here does not survive a
+    crash. Reads run on several threads, so a cache must allow that.
+    """
+    memory: ProcessMemory | None = tx.get_execution_options().get(MEMORY)
+    if memory is None:
+        memory = {}
+        tx.execution_options(**{MEMORY: memory})
+    found = memory.get(kind)
+    return memory.setdefault(kind, kind()) if found is None else found
 
 
 class Database(Protocol):
@@ -33,6 +52,10 @@ class Database(Protocol):
         That is one whose outcome is unknown, and one whose caller no longer waits. A caller that still waits gets its
         result later.
         """
+        ...
+
+    def trouble(self) -> StorageError | None:
+        """Why the last write failed for a reason that concerns every write; None after one that succeeded."""
         ...
 
     async def close(self) -> None:

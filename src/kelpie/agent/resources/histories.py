@@ -85,7 +85,7 @@ class Histories:
         def write(tx: Tx) -> AgentView:
             owned(tx)
             begin_history(tx, agent_id, first)
-            return agent_views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)
         self._live_agents.forget_context((agent_id,))

@@ -24,7 +24,7 @@ from kelpie.core.tools import environment_variables
 from kelpie.core.tools.tools import NewTool, Tool, ToolType
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
-from kelpie.storage.tools import sandbox_configs, tools
+from kelpie.storage.tools import tools
 from kelpie.tools.calls import manual_calls
 from kelpie.tools.calls.agent_letters import refuse_endless
 from kelpie.tools.calls.argument_check import check_arguments
@@ -33,6 +33,7 @@ from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.calls.outcome_text import within
 from kelpie.tools.custom.definition import make
 from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.tools.custom.tool_environment import organization_variables
 from kelpie.world.database import Tx
 
 NO_SANDBOX = "its code needs a sandbox, and this server has none."
@@ -101,11 +102,9 @@ class ManualToolRuns:
         if name is not None:
             tool = replace(tool, name=name)
 
-        def read(tx: Tx) -> tuple[EffectivePermissions, dict[str, str]]:
-            bounds = manual_calls.effective_permissions_of(tx, ours.policy, organization, None, now)
-            return bounds, sandbox_configs.environment(tx, organization)
-
-        bounds, around = await world.database.read(read)
+        bounds = await world.database.read(
+            lambda tx: manual_calls.effective_permissions_of(tx, ours.policy, organization, None, now)
+        )
         note = Note(self._caller, None, tool, now, world.clock.monotonic_ns, world.clock.monotonic_ns())
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
             return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
@@ -114,6 +113,7 @@ class ManualToolRuns:
             if self._workbench is None:
                 raise ToolError(NO_SANDBOX)
             checked = check_arguments(tool.json_schema, arguments)
+            around = await world.database.read(lambda tx: organization_variables(tx, organization, world.keyring))
             return await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
 
         return _tried(tool, await outside_of_commits(world.database, work, note))

@@ -82,6 +82,7 @@ class Secret:
     created_at: Micros
     updated_at: Micros
     description: str | None = None
+    unreadable: str | None = None  # why it cannot be decrypted; then the value is empty
 
 
 @dataclass(frozen=True, slots=True)

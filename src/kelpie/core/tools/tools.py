@@ -130,7 +130,7 @@ class ToolQuery:
 class ToolSearch:
     """Search among tools; without words, the newest. A tool must have at least one of `tags`."""
 
-    words: str = ""
+    text: str = ""
     tool_types: tuple[ToolType, ...] = ()
     tags: tuple[str, ...] = ()
     limit: int = 50

@@ -25,7 +25,9 @@ from kelpie.search.text import segments
 from kelpie.search.text.postings import ChosenPlaces, PostingList, holding
 from kelpie.search.text.segment_queue import BITS_MAX
 from kelpie.search.text.segments import Members
+from kelpie.search.text.unsealed_items import HELD_BYTES_MAX as UNSEALED_BYTES_MAX
 from kelpie.search.text.unsealed_items import CachedUnsealedItems
+from kelpie.world.database import remembered
 
 ENOUGH, SCORED_MAX = 500, 5_000  # items that the rarer words of a query bring: at least, and then not more than
 K1, B = 1.2, 0.75
@@ -45,6 +47,14 @@ class Part:
 
     members: Members
     held: Mapping[int, PostingList]  # without the words that no item contains
+
+
+class TextIndexCache:
+    """Cache of the text index. A segment never changes, so a cached one is always valid."""
+
+    def __init__(self, segment_bytes_max: int = HELD_BYTES_MAX, unsealed_bytes_max: int = UNSEALED_BYTES_MAX) -> None:
+        self.segments: SizedCache[tuple[int, int, int], Members] = SizedCache(segment_bytes_max)
+        self.unsealed = CachedUnsealedItems(unsealed_bytes_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ def _segments(scopes: Select[Any] | None) -> Executable:
 def parts(tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any], words: Sequence[int]) -> list[Part]:
     """The parts of `the_scope`, or of the scopes that a statement gives."""
     found = _sealed(tx, tx.execute(_segments(scopes), bound).all(), words)
-    loose = _LOOSE.of(tx, scopes, bound)
+    loose = remembered(tx, TextIndexCache).unsealed.of(tx, scopes, bound)
     if loose is not None:
         found.append(_part(loose.members, loose.holding(words)))
     return found
@@ -113,21 +123,17 @@ def row_key(segment: int, row: int) -> int:
 _UNKNOWN = select(_S.id, _S.members, _S.checksum).where(_S.id.in_(bindparam("ids", expanding=True)))
 
 
-# A segment never changes, so a cached one is always valid.
-_MEMBERS: SizedCache[tuple[int, int, int], Members] = SizedCache(HELD_BYTES_MAX)
-_LOOSE = CachedUnsealedItems()
-
-
 def _members(tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
     """The items of each segment, except damaged ones."""
+    cache = remembered(tx, TextIndexCache).segments
     keys = {row.id: (row.id, row.size, row.checksum) for row in rows}
-    found = {number: _MEMBERS.get(key) for number, key in keys.items()}
+    found = {number: cache.get(key) for number, key in keys.items()}
     unknown = [number for number, members in found.items() if members is None]
     for start in range(0, len(unknown), _CHUNK):
         for row in tx.execute(_UNKNOWN, {"ids": unknown[start : start + _CHUNK]}).all():
             if _is_whole(row.members, row.checksum, row.id):
                 found[row.id] = members = Members.unpacked(row.members)
-                _MEMBERS.put(keys[row.id], members)
+                cache.put(keys[row.id], members)
     return {number: members for number, members in found.items() if members is not None}
 
 

@@ -140,7 +140,7 @@ _SINCE = _ONE.where(_I.id > bindparam("after"))
 class CachedUnsealedItems:
     """Cache of the unsealed items of the scopes used last."""
 
-    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int) -> None:
         self._held: SizedCache[tuple[str, str], UnsealedItems] = SizedCache(bytes_max)
 
     def of(self, tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any]) -> UnsealedItems | None:

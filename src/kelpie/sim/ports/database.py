@@ -16,7 +16,7 @@ from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.loop.errors import PowerCut, SimError
 from kelpie.sim.loop.loop import SimLoop, running
 from kelpie.sim.loop.node import Node
-from kelpie.sim.ports.disk import Disk
+from kelpie.sim.ports.disk import Disk, ProcessState
 from kelpie.world.database import T, Tx
 from kelpie.world.sqlite.group_commit import (
     JOBS_MAX,
@@ -28,6 +28,7 @@ from kelpie.world.sqlite.group_commit import (
     in_doubt,
     run_group,
     run_read,
+    trouble_after,
 )
 
 WAITING_MAX = 10_000
@@ -59,6 +60,8 @@ class SimDatabase:
         self._closed = False
         self._waiting_max = waiting_max
         self._in_doubt: Callable[[], None] = lambda: None
+        self._process = ProcessState()
+        self._trouble: StorageError | None = None
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
@@ -73,6 +76,9 @@ class SimDatabase:
 
     def when_in_doubt(self, tell: Callable[[], None]) -> None:
         self._in_doubt = tell
+
+    def trouble(self) -> StorageError | None:
+        return self._trouble
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
@@ -104,12 +110,13 @@ class SimDatabase:
     def _flush(self) -> None:
         group = self._queue[:JOBS_MAX]
         try:
-            with self._disk.used_by(self._points):
-                outcomes = run_group(self._disk.connection, [entry.fn for entry in group], faults=self._points)
+            with self._disk.used_by(self._process, self._points) as connection:
+                outcomes = run_group(connection, [entry.fn for entry in group], faults=self._points)
             self._points.check_power()
         except PowerCut:
             self._cut()
             return
+        self._trouble = trouble_after(outcomes, self._trouble)
         del self._queue[: len(outcomes)]
         self._loop.note(f"commit {self._node} {len(outcomes)}")
         settled = list(zip(group, outcomes, strict=False))
@@ -121,7 +128,8 @@ class SimDatabase:
         raw = driver_connection(self._disk.connection)
         raw.execute("PRAGMA query_only=ON")
         try:
-            outcome: Outcome = JobSuccess(run_read(self._disk.connection, entry.fn, faults=self._points))
+            with self._disk.used_by(self._process) as connection:
+                outcome: Outcome = JobSuccess(run_read(connection, entry.fn, faults=self._points))
         except PowerCut:
             self._cut()
             return

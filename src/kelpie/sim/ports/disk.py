@@ -7,14 +7,16 @@ one, on a connection that an earlier disk has returned.
 import sqlite3  # noqa: TID251 - for the image of a disk, which no adapter knows
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
 
 from kelpie.sim.ports.packages import PackageDisk
+from kelpie.world.database import MEMORY, ProcessMemory
 from kelpie.world.sqlite.connections import memory_connection
-from kelpie.world.sqlite.group_commit import FaultPoints, Point, driver_connection, watch_statements
+from kelpie.world.sqlite.group_commit import FaultPoints, Point, driver_connection, tolerant_text, watch_statements
 
 Watcher = Callable[["Disk"], None]
 
@@ -42,15 +44,24 @@ def _opened(image: bytes) -> sqlite3.Connection:
     return opened
 
 
+@dataclass(slots=True)
+class ProcessState:
+    """What one process knows of a disk and loses with its power: its caches, and how its connections read texts."""
+
+    memory: ProcessMemory = field(default_factory=dict)
+    text_factory: Any = str
+
+
 _given_back: list[tuple[Connection, _Statements]] = []
 
 
 class Disk:
-    """One database, and the packages beside it. It outlives the nodes that use it, one after the other."""
+    """One database, and the packages and keys beside it. It outlives the nodes that use it, one after the other."""
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
         self.package_disk = PackageDisk()
+        self.key_file: tuple[bytes, ...] = ()  # encryption keys
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()
@@ -67,16 +78,23 @@ class Disk:
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Reads the committed state from outside, past every adapter and fault; for checks."""
-        return self._raw.execute(sql, parameters).fetchall()
+        before, self._raw.text_factory = self._raw.text_factory, tolerant_text
+        try:
+            return self._raw.execute(sql, parameters).fetchall()
+        finally:
+            self._raw.text_factory = before
 
     @contextmanager
-    def used_by(self, points: FaultPoints) -> Iterator[None]:
-        """Lets the fault points of one node see every statement meanwhile."""
+    def used_by(self, process: ProcessState, points: FaultPoints | None = None) -> Iterator[Connection]:
+        """The connection with the state of one process; its fault points see every statement meanwhile."""
+        self.connection.execution_options(**{MEMORY: process.memory})
+        self._raw.text_factory = process.text_factory
         self._statements.user = points
         try:
-            yield
+            yield self.connection
         finally:
             self._statements.user = None
+            process.text_factory, self._raw.text_factory = self._raw.text_factory, str
 
     def watch(self, watcher: Watcher) -> None:
         """Registers a check that reads the disk after every commit."""

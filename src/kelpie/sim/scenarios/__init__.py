@@ -23,6 +23,7 @@ from kelpie.sim.scenarios.records.agent_records import HOUSEHOLDS
 from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
+from kelpie.sim.scenarios.records.secrets import SECRETS
 from kelpie.sim.scenarios.records.tool_records import TOOLBOXES
 from kelpie.sim.scenarios.records.unknown_outcomes import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.tools.agent_messages import CORRESPONDENCE
@@ -73,6 +74,7 @@ SCENARIOS: dict[str, Scenario] = {
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,
+        SECRETS,
         DOUBTS,
         CUT_OFF,
         CANCELLING,

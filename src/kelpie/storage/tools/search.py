@@ -88,7 +88,7 @@ def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: Seque
     When no tool has a word of the query, those that have it as a part of a word come first.
     """
     shape, bound = _shape(organization, wanted)
-    if not wanted.words.strip():
+    if not wanted.text.strip():
         return [ToolHit(tool, None) for tool in _many(tx, _newest(shape, False), {**bound, "most": wanted.limit})]
     hits = items.find(tx, "tool", organization, _sought(wanted), _only(shape, bound), near)
     if wanted.mode != "vector" and not any(hit.words_rank for hit in hits):
@@ -101,7 +101,7 @@ def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: Seque
 
 
 def _with_part(tx: Tx, wanted: ToolSearch, shape: Shape, bound: Mapping[str, Any], hits: Sequence[Hit]) -> list[Hit]:
-    asked = {**bound, "most": wanted.limit, "part": pattern(wanted.words.strip())}
+    asked = {**bound, "most": wanted.limit, "part": pattern(wanted.text.strip())}
     parts = dict.fromkeys(tool.id for tool in _many(tx, _newest(shape, True), asked))
     places = {hit.id: hit for hit in hits}
     first = [Hit(item, 0.0, at, _position(places.get(item))) for at, item in enumerate(parts, 1)]
@@ -122,12 +122,12 @@ def nearest(
 ) -> list[Near]:
     """The tools nearest in meaning, by the vectors of this model."""
     shape, bound = _shape(organization, wanted)
-    sought = ItemQuery(wanted.words, wanted.limit, wanted.mode, meanings)
+    sought = ItemQuery(wanted.text, wanted.limit, wanted.mode, meanings)
     return items.nearest(tx, finder, "tool", {organization: model}, sought, _only(shape, bound))
 
 
 def _sought(wanted: ToolSearch) -> ItemQuery:
-    return ItemQuery(wanted.words, wanted.limit, wanted.mode)
+    return ItemQuery(wanted.text, wanted.limit, wanted.mode)
 
 
 def _shape(organization: OrganizationId, wanted: ToolSearch) -> tuple[Shape, dict[str, Any]]:

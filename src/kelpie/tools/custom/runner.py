@@ -42,7 +42,8 @@ class CustomToolRunner:
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Runs a tool of an agent. Raises ToolError when it could not be run at all."""
         wants_state = PARAMETER in (tool.source_code or "")
-        around = await self._world.database.read(lambda tx: tool_environment(tx, call.agent, wants_state))
+        keyring = self._world.keyring
+        around = await self._world.database.read(lambda tx: tool_environment(tx, call.agent, wants_state, keyring))
         held = call.quota.confined(confined(tool.sandbox))
         key = result_key(tool, call.agent.id, around, arguments) if is_deterministic(tool.sandbox) else None
         if key is not None and (kept := self._results.get(key)) is not None:

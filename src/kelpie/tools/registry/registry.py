@@ -151,7 +151,7 @@ class Tools:
         def write(tx: Tx) -> AgentView:
             self._our_agent(tx, agent_id)
             change(tx)
-            return agent_views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)
         self._reload_agents((agent_id,))

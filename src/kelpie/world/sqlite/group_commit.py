@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from sqlalchemy import Connection, Engine, event
 
-from kelpie.core.errors import CommitUnknown, InvariantBroken
+from kelpie.core.errors import CommitUnknown, InvariantBroken, StorageError, StorageUnavailable
 from kelpie.world.database import T, Tx
 from kelpie.world.sqlite.errors import ENDS_TRANSACTION, commit_failure, is_undecodable, result_code, translate
 
@@ -67,6 +67,17 @@ def in_doubt(outcome: Outcome, *, awaited: bool) -> bool:
     if isinstance(outcome, JobSuccess):
         return not awaited
     return isinstance(outcome.error, CommitUnknown | InvariantBroken)  # a bug may have struck at any point
+
+
+def trouble_after(outcomes: Sequence[Outcome], before: StorageError | None) -> StorageError | None:
+    """Why the database cannot be written to, after a group; an error that a function raised itself says nothing."""
+    for outcome in outcomes:
+        if isinstance(outcome, JobSuccess):
+            return None
+        error = outcome.error
+        if isinstance(error, StorageUnavailable | CommitUnknown) or type(error) is StorageError:
+            before = error
+    return before
 
 
 def run_group(
@@ -245,13 +256,14 @@ def _made_tolerant(raw: sqlite3.Connection, error: Exception) -> bool:
 
     The replacement characters match no checksum. True when it was not tolerant before, so that a retry may succeed.
     """
-    if not is_undecodable(error) or raw.text_factory is _tolerant:
+    if not is_undecodable(error) or raw.text_factory is tolerant_text:
         return False
-    raw.text_factory = _tolerant
+    raw.text_factory = tolerant_text
     return True
 
 
-def _tolerant(text: bytes) -> str:
+def tolerant_text(text: bytes) -> str:
+    """A stored text, in which replacement characters stand for what is not UTF-8."""
     return text.decode("utf-8", "replace")
 
 

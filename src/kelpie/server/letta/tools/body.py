@@ -132,7 +132,7 @@ def tool_changes(body: UpdateTool) -> dict[str, Any]:
 def tool_filter(body: SearchTools) -> ToolSearch:
     """Raises InvalidInput for an unknown tool type."""
     return ToolSearch(
-        words=body.query or "",
+        text=body.query or "",
         tool_types=tuple(_tool_type(one) for one in body.tool_types or ()),
         tags=tuple(body.tags or ()),
         limit=body.limit,
