@@ -36,7 +36,7 @@ test: $(VENV)/.installed-test
 	wait $$lint && exit $$tests
 
 # Directories without servers in processes of their own, and the seeds that once broke an invariant.
-FAST := $(addprefix tests/,core observe accounts storage search llm tools actors agent) \
+FAST := $(addprefix tests/,core observe fairness accounts storage search llm tools actors agent) \
 	tests/sim/test_scenarios.py::test_a_seed_that_broke_once_holds_now
 
 test-fast: $(VENV)/.installed-test
@@ -54,9 +54,9 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	exit $$failed
 
-# A thousand seeds of each scenario and an hour of memory, on all cores; the last lines tell what the seeds took.
+# Portions of an hour on all cores, each with a report at its end: make soak HOURS=8
 soak: $(VENV)/.installed-test
-	@$(PYTEST) -m soak -n auto || [ $$? -eq 5 ]
+	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),1)
 
 # bench/fake_*.py are servers that the measurements start for themselves.
 bench: $(VENV)/.installed-test

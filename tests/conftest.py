@@ -1,7 +1,5 @@
 """What every test run shares: how examples are drawn, and the plain last lines that say how it went."""
 
-import re
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ settings.register_profile("kelpie", deadline=None, derandomize=True, suppress_he
 settings.load_profile("kelpie")
 
 _FAILED = ("failed", "error")
-_SOAKED = re.compile(r"test_soak\[(?P<scenario>[a-z-]+)-(?P<first>\d+)\.\.(?P<last>\d+)\]")
 
 
 def pytest_configure() -> None:
@@ -25,23 +22,6 @@ def pytest_configure() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips or fails a test that is marked with a part that this machine lacks."""
     parts.look(item)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Tells of a soak how many seeds each scenario had, what one of them took, and what all took together."""
-    seconds: dict[str, float] = defaultdict(float)
-    seeds: dict[str, int] = defaultdict(int)
-    for report in [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]:
-        if report.when == "call" and (found := _SOAKED.search(report.nodeid)):
-            seconds[found["scenario"]] += report.duration
-            seeds[found["scenario"]] += int(found["last"]) - int(found["first"]) + 1
-    if not seconds:
-        return
-    terminalreporter.section("seeds")
-    for scenario, took in sorted(seconds.items()):
-        terminalreporter.line(f"{scenario:45} {seeds[scenario]:6} seeds {took / seeds[scenario]:7.2f} s each")
-    hours = sum(seconds.values()) / 3600
-    terminalreporter.line(f"{sum(seeds.values())} seeds in {hours:.2f} hours of a process, spread over all of them")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

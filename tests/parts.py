@@ -51,6 +51,7 @@ PARTS = {
     "pip": Part("pip", "run `.venv/bin/python -m ensurepip`", lambda: importlib.util.find_spec("pip") is not None),
     "index": Part("a package index", "connect this machine to a package index, or configure a mirror for pip and npm"),
     "groups": Part("control groups", "run the tests where they may make control groups (cgroup v2, delegated)"),
+    "cc": Part("a C compiler", "install the package gcc (apt install gcc)", _program("cc")),
     "setpriv": Part("setpriv", "install the package util-linux (apt install util-linux)", _program("setpriv")),
     "namespaces": Part(
         "network namespaces (root, unshare and ip)",

@@ -188,7 +188,7 @@ class Api:
     @cached_property
     def manual_tool_runs(self) -> ManualToolRuns:
         shared = self._runtime
-        return ManualToolRuns(shared.turn_dependencies, shared.custom_tools, self.caller)
+        return ManualToolRuns(shared.turn_dependencies, shared.custom_tools, self.caller, self.settings.sandbox_caps)
 
     @cached_property
     def mcp_servers(self) -> McpServers:
@@ -206,7 +206,9 @@ class Api:
     def tools(self) -> Tools:
         shared, runner = self._runtime, self._runtime.custom_tools
         prepare = None if runner is None else runner.prepare
-        return Tools(self.world, shared.embeddings, shared.live_agents.reload, self.caller, prepare)
+        return Tools(
+            self.world, shared.embeddings, shared.live_agents.reload, self.caller, prepare, self.settings.sandbox_caps
+        )
 
     # --- accounts ------------------------------------------------------------------------------------------------
 
@@ -224,7 +226,9 @@ class Api:
 
     @cached_property
     def organizations(self) -> Organizations:
-        return Organizations(self.world, ensure_builtins, self._runtime.authenticator.forget, self.caller)
+        return Organizations(
+            self.world, ensure_builtins, self._runtime.authenticator.forget, self._runtime.share, self.caller
+        )
 
     @property
     def key_rotation(self) -> KeyRotation:

@@ -41,7 +41,9 @@ from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
@@ -96,7 +98,8 @@ class Kelpie:
         self.world = world
         self.settings = settings
         self.data_dir = data_dir
-        self.broker = LocalBroker(private=settings.egress_private)  # answers requests from cells
+        self.broker = LocalBroker(private=settings.egress_private, permitted=settings.tool_egress)  # for cells
+        self._share = OrganizationShare(settings.organization_share)
         self._node: Node | None = None
         self._probe = asyncio.Lock()  # one check at a time
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
@@ -105,7 +108,7 @@ class Kelpie:
         self._embedding_task: asyncio.Task[None] | None = None
         self._fact_task: asyncio.Task[None] | None = None
         self._rotation_task: asyncio.Task[None] | None = None
-        self._callbacks = RunCallbacks(world, settings)
+        self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
         self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size, self.runtime.disk_usage)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
@@ -123,7 +126,7 @@ class Kelpie:
         password_kept: str | None,
     ) -> Runtime:
         world, settings = self.world, self.settings
-        models = Models(world, settings, providers)
+        models = Models(world, settings, providers, self._share)
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
         quotas = Quotas(world.clock, settings.organization_limits)
@@ -139,10 +142,10 @@ class Kelpie:
         run_queue = RunQueue(dispatcher, self._callbacks.wake)
         live_agents = LiveAgents(dispatcher, run_queue)
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
-        wait_graph = WaitGraph(settings.sandbox_cells_max)
         passports = Passports(world.ids, world.clock)
         callback = ApiCallback(passports, world.clock)  # for code of tools: access to the HTTP API
-        environments, sandbox = Environments(packages), _sandbox(world, settings, self.broker)
+        environments, sandbox = Environments(packages, self._share), _sandbox(world, settings, self.broker, self._share)
+        wait_graph = WaitGraph(settings.sandbox_cells_max, None if sandbox is None else sandbox.slots)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
             **MessagingTools(world, dispatcher, wait_graph, settings).tools(),
@@ -171,6 +174,7 @@ class Kelpie:
             settings=settings,
             models=models,
             embeddings=embeddings,
+            share=self._share,
             authenticator=authenticator,
             quotas=quotas,
             disk_usage=disk,
@@ -273,12 +277,18 @@ class Kelpie:
         had_plain_text = await self.runtime.key_rotation.open(self.settings.encryption_key_lost)
         if had_plain_text and isinstance(database, SqliteDatabase):
             await database.truncate_log()  # which holds the plain text until it is overwritten
+            _log.warning(
+                "plain_text_backup",
+                "Secrets are encrypted now; the backup from before the upgrade still holds them as plain text",
+            )
 
     async def seed_defaults(self) -> None:
         """Makes sure that the default organization and user and every organization's built-in tools exist."""
         database, now = self.world.database, self.world.clock.now()
         await database.transact(partial(accounts.ensure_defaults, now=now))
-        for organization in await database.read(accounts.organization_ids):
+        organizations = await database.read(accounts.organization_ids)
+        self._share.organizations = len(organizations)
+        for organization in organizations:
             found, _ = await database.transact(partial(ensure_builtins, organization=organization, now=now))
             log_shadowed(found)
 
@@ -301,7 +311,7 @@ def _limits(settings: Settings) -> ActorLimits:
     )
 
 
-def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox | None:
+def _sandbox(world: World, settings: Settings, broker: Broker, share: OrganizationShare) -> ProcessSandbox | None:
     """None on a machine without sandbox isolation; then custom code is refused."""
     if world.cells is None:
         return None
@@ -312,6 +322,8 @@ def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox
         cells_max=settings.sandbox_cells_max,
         waiting_max=settings.sandbox_waiting_max,
         warm_max=settings.sandbox_warm_max,
+        memory_bytes=settings.sandbox_memory_mb_max * MEGABYTE or world.memory_bytes // 4 * 3,
+        share=share,
     )
 
 

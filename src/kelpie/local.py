@@ -8,6 +8,7 @@ from kelpie.app import Kelpie
 from kelpie.core.errors import ConfigurationError, InvalidInput
 from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
+from kelpie.world import machine
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
@@ -63,6 +64,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
             lowered=_warn_of_missing_isolation if settings.sandbox_isolation == "none" else None,
         ),
         workspaces=DirectoryWorkspaces(data_dir.path),
+        memory_bytes=machine.memory_bytes(),
         keyring=_keyring(settings, data_dir),
     )
     return Kelpie(

@@ -24,6 +24,7 @@ from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.settings.settings import Settings
 from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
@@ -40,6 +41,7 @@ class Runtime:
     settings: Settings
     models: Models
     embeddings: Embeddings
+    share: OrganizationShare
     authenticator: Authenticator
     quotas: Quotas
     disk_usage: DiskUsage

@@ -22,6 +22,9 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "context_window_unknown": ("4000", 4000),
     "openai_responses": ("always", "always"),
     "tools_allow": ("memory_*, kind:custom", ("memory_*", "kind:custom")),
+    "organization_share": ("0.5", 0.5),
+    "tool_egress": ("example.com, *.example.org", ("example.com", "*.example.org")),
+    "tool_return_chars": ("60000", 60_000),
     "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
     "trusted_proxies": ("10.0.0.5, 10.1.0.0/24", ("10.0.0.5", "10.1.0.0/24")),
 }

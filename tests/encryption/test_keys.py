@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kelpie.app import Kelpie
@@ -18,6 +19,7 @@ from kelpie.core.tools.mcp_servers import McpConfig, McpServerType
 from kelpie.core.tools.sandbox_configs import SandboxType
 from kelpie.encryption import rotation
 from kelpie.local import open_kelpie
+from kelpie.server.app import create_app
 from kelpie.storage import migrations, schema
 from kelpie.storage.encryption import columns
 from kelpie.tools.custom.tool_environment import tool_environment
@@ -191,6 +193,14 @@ async def test_a_lost_key_is_given_up_on_purpose_and_found_again(tmp_path: Path)
         assert remote.config.token is None and set(remote.unreadable) == {"token", "custom_headers"}
         with pytest.raises(Conflict, match=r"custom_headers: .*set it in this request"):
             await api.mcp_servers.update(remote.id, "renamed", lambda config: config)
+        transport = httpx.ASGITransport(create_app(kelpie))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8283") as client:
+            shown_agent = (await client.get(f"/v1/agents/{agent_id}?include=agent.secrets")).json()
+            shown_server = (await client.get(f"/v1/mcp-servers/{remote.id}")).json()
+            status_page = (await client.get("/v1/kelpie/encryption?wait_s=30")).json()
+        assert shown_agent["secrets"][0]["value"] == "" and lost in shown_agent["secrets"][0]["kelpie_error"]
+        assert shown_server["auth_token"] is None and "mcp_servers.token" in shown_server["kelpie_error"]
+        assert status_page["unreadable_count"] == 5 and not status_page["rotating"]
         await api.agents.update(agent_id, {"secrets": {"TOKEN": "NEW"}})
         assert (await api.agents.get(agent_id)).secrets[0].value == "NEW"
         status = await kelpie.runtime.key_rotation.status(30.0)

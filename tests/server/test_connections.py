@@ -49,6 +49,13 @@ class Wire:
         """Everything until the server closes the connection."""
         return await self.reader.read()
 
+    async def ended(self) -> bool:
+        """Waits until the server has ended the connection."""
+        try:
+            return await self.reader.read() == b""
+        except ConnectionResetError:
+            return True
+
 
 class Site:
     """A server on a port of its own."""
@@ -62,6 +69,13 @@ class Site:
         writer.write(request)
         self._writers.append(writer)
         return Wire(reader, writer)
+
+    async def busy(self, source: str = "127.0.0.1") -> Wire:
+        """A connection with a request that the server is answering; it waits for the body `{}`."""
+        head = b"POST /v1/agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        wire = await self.connect(head + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n", source=source)
+        assert b"100 Continue" in await wire.reader.readuntil(b"\r\n\r\n")
+        return wire
 
     async def past_the_deadline(self) -> None:
         """Waits until a connection that was opened now is closed for its silence."""
@@ -159,43 +173,60 @@ async def test_an_idle_connection_and_a_request_under_way_have_their_own_time(tm
         assert (await idle.answer())[0] == 200
 
 
+class Ended:
+    """A connection that remembers whether it had to go."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
 # --- how many ---------------------------------------------------------------------------------------------------------
 
 
 async def test_beyond_the_limit_only_health_is_answered(tmp_path: Path) -> None:
     async with site(tmp_path, head_s=FOR_EVER_S, connections_max=4, address_connections_max=2) as server:
-        held = [await server.connect(source=f"127.0.0.{1 + number % 2}") for number in range(4)]
-        assert (await held[0].ask(GET))[0] == 200
-        late, patient = await server.connect(source="127.0.0.3"), await server.connect(source="127.0.0.3")
-        status, headers, body = await late.ask(GET)
+        held = [await server.busy(f"127.0.0.{1 + number % 2}") for number in range(4)]
+        patient = await server.connect(source="127.0.0.3")
+        status, headers, body = await (late := await server.connect(source="127.0.0.3")).ask(GET)
         assert (status, headers["connection"], headers["retry-after"]) == (503, "close", "1")
         assert "too many connections" in body["detail"] and await late.rest() == b""
         checker = await server.connect(source="127.0.0.4")
         status, headers, body = await checker.ask(HEALTH)
         assert (status, headers["connection"], body["status"]) == (200, "close", "ok") and await checker.rest() == b""
-        held[0].writer.close()
-        held[3].writer.close()
-        await held[3].writer.wait_closed()
-        while (await (await server.connect(source="127.0.0.5")).ask(GET))[0] == 503:
-            continue
+        assert (await held[3].ask(b"{}"))[0] == 200
         assert (await patient.ask(GET))[0] == 200, "it gets a place that became free while it waited"
 
 
-async def test_a_flood_of_connections_without_a_place_keeps_no_health_check_out(tmp_path: Path) -> None:
+async def test_idle_connections_make_room_for_new_ones(tmp_path: Path) -> None:
     async with site(tmp_path, head_s=FOR_EVER_S, connections_max=4) as server:
-        flood = [
-            await server.connect(source=f"127.0.1.{number % 50}") for number in range(4 + 2 * HEALTH_CONNECTIONS_MAX)
-        ]
+        busy, used = await server.busy("127.0.0.1"), await server.connect(GET, source="127.0.0.2")
+        assert (await used.answer())[0] == 200
+        silent = [await server.connect(source=f"127.0.1.{number}") for number in range(50)]
+        fresh = await server.connect(GET, source="127.0.0.3")
+        assert (await fresh.answer())[0] == 200, "silence takes no place from those who ask"
+        assert await silent[0].ended() and await used.ended()
+        assert (await busy.ask(b"{}"))[0] == 200, "a request under way is left alone"
+
+
+async def test_a_flood_of_connections_without_a_place_keeps_no_health_check_out(tmp_path: Path) -> None:
+    async with site(tmp_path, head_s=FOR_EVER_S, connections_max=4, address_connections_max=4) as server:
+        held = [await server.busy() for _ in range(4)]
+        flood = [await server.connect(source=f"127.0.1.{number % 50}") for number in range(2 * HEALTH_CONNECTIONS_MAX)]
         assert (await (await server.connect()).ask(HEALTH))[0] == 200
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await flood[4].reader.readexactly(1)  # the oldest had to go
-        assert (await flood[0].ask(GET))[0] == 200, "a connection with a place keeps it"
+        assert await flood[0].ended(), "the oldest had to go"
+        assert (await held[0].ask(b"{}"))[0] == 200, "a connection with a place keeps it"
 
 
-async def test_one_address_has_a_share_and_a_network_of_addresses_is_one(tmp_path: Path) -> None:
+async def test_one_address_has_a_share(tmp_path: Path) -> None:
     async with site(tmp_path, head_s=FOR_EVER_S, connections_max=20, address_connections_max=3) as server:
+        used = await server.connect(GET, source="127.0.0.2")
+        assert (await used.answer())[0] == 200
         for _ in range(3):
-            await server.connect(source="127.0.0.2")
+            await server.busy("127.0.0.2")
+        assert await used.ended(), "an idle connection of the same address made room"
         status, headers, body = await (await server.connect(source="127.0.0.2")).ask(GET)
         assert (status, headers["connection"]) == (429, "close") and "Your address" in body["detail"]
         assert (await (await server.connect(source="127.0.0.2")).ask(HEALTH))[0] == 200
@@ -228,45 +259,49 @@ async def test_a_limit_that_the_process_cannot_keep_is_refused_at_the_start(tmp_
     for files in (1024, 65_536):
         limits = connection_limits(Settings(), files)
         taken = 0
-        while limits.enter(f"10.{taken >> 16}.{taken >> 8 & 255}.{taken & 255}") is None:
+        while limits.enter(one := Ended(), f"10.{taken >> 16}.{taken >> 8 & 255}.{taken & 255}") is None:
+            limits.set_busy(one)
             taken += 1
         assert taken == min(files // 2, 16_384)
 
 
-class Ended:
-    """A connection without a place, which remembers that it had to go."""
-
-    def __init__(self) -> None:
-        self.aborted = False
-
-    def abort(self) -> None:
-        self.aborted = True
+ADDRESSES = st.sampled_from(["1.1.1.1", "2.2.2.2", "3.3.3.3", "10.0.0.1"])  # the last one is a proxy
+DEEDS = st.sampled_from(["come", "come", "go", "ask", "rest"])
 
 
-@given(st.lists(st.tuples(st.sampled_from(["1.1.1.1", "2.2.2.2", "3.3.3.3", "10.0.0.1"]), st.booleans()), max_size=200))
-async def test_places_are_counted_exactly(steps: list[tuple[str, bool]]) -> None:
+@given(st.lists(st.tuples(ADDRESSES, DEEDS), max_size=100))
+async def test_places_are_counted_exactly(steps: list[tuple[str, str]]) -> None:
     limits = ConnectionLimits(5, 2, TrustedProxies(["10.0.0.1"]))
-    held: list[str] = []
-    waiting: list[Ended] = []
-    for address, comes in steps:
-        if not comes and address in held:
-            held.remove(address)
-            limits.leave(address)
-        elif comes:
-            refusal = limits.enter(address)
-            share_full = address != "10.0.0.1" and held.count(address) == 2
-            assert (refusal and refusal.status) == (503 if len(held) == 5 else 429 if share_full else None)
+    placed: dict[Ended, str] = {}
+    idle: list[Ended] = []  # the longest idle one first
+    for address, deed in steps:
+        mine = [each for each, source in placed.items() if source == address]
+        if deed == "come":
+            full = 429 if address != "10.0.0.1" and len(mine) == 2 else 503 if len(placed) == 5 else None
+            leaving = [each for each in idle if full == 503 or each in mine][:1] if full else []
+            refusal = limits.enter(new := Ended(), address)
+            assert (refusal and refusal.status) == (None if leaving else full)
+            assert all(each.aborted for each in leaving)
+            for each in leaving:
+                del placed[each]
+                idle.remove(each)
             if refusal is None:
-                held.append(address)
-            else:
-                waiting.append(Ended())
-                limits.keep_for_health(waiting[-1], refusal, address)
-    assert [each.aborted for each in waiting] == [
-        place < len(waiting) - HEALTH_CONNECTIONS_MAX for place in range(len(waiting))
-    ]
-    for address in held:
-        limits.leave(address)
-    assert [limits.enter(address) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")] == [None] * 3
+                placed[new] = address
+                idle.append(new)
+        elif mine and deed == "go":
+            limits.leave(mine[0])
+            del placed[mine[0]]
+            idle = [each for each in idle if each in placed]
+        elif mine and deed == "ask":
+            limits.set_busy(mine[0])
+            idle = [each for each in idle if each is not mine[0]]
+        elif mine and mine[0] not in idle:
+            limits.set_idle(mine[0])
+            idle.append(mine[0])
+    assert not any(each.aborted for each in placed)
+    for each in placed:
+        limits.leave(each)
+    assert [limits.enter(Ended(), address) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")] == [None] * 3
 
 
 def _post(path: str, body: bytes, forwarded: str | None = None) -> bytes:

@@ -54,11 +54,14 @@ from kelpie.core.permissions.quotas import NOTHING_USED, Quota
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.encryption import rotation
 from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness import fair_queue, fair_slots
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.embeddings import Embeddings
+from kelpie.sandbox.port import SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search import vector_rows
 from kelpie.server.edge import cell_listener, cell_refusals
@@ -357,9 +360,9 @@ def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
 def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
     original = group_commit._Group._commit
 
-    def commit(self: Any, outcomes: list[Any], kept: int) -> list[Any]:
+    def commit(self: Any, outcomes: list[Any]) -> list[Any]:
         try:
-            told = original(self, outcomes, kept)
+            told = original(self, outcomes)
         except group_commit._GroupLost:
             return outcomes
         return outcomes if any(isinstance(each, group_commit.JobFailure) for each in told) else told
@@ -408,11 +411,31 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
 def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
     original = ProcessSandbox._tear_down
 
-    async def tear_down(self: ProcessSandbox, number: int, cell: Cell, level: int) -> None:
-        await original(self, number, cell, level)
-        self._slots._level(level)._value -= cell.output().out_of_memory
+    async def tear_down(self: ProcessSandbox, number: int, cell: Cell, job: SandboxJob) -> None:
+        await original(self, number, cell, job)
+        self.slots._level(job.level)._running += cell.output().out_of_memory
 
     patch.setattr(ProcessSandbox, "_tear_down", tear_down)
+
+
+def whoever_came_first_is_served_until_nothing_of_it_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fair_queue._Round, "put_last", lambda *_: None)
+    patch.setattr(fair_queue.FairQueue, "record_turn", lambda *_: None)
+
+
+def one_organization_may_hold_all_slots(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OrganizationShare, "allows", lambda *_: True)
+
+
+def who_leaves_keeps_its_place_in_the_queue(patch: pytest.MonkeyPatch) -> None:
+    """Its turn comes, and the slot that it is given is never given back."""
+    original = fair_queue.FairQueue.remove
+
+    def remove(self: Any, consumer: Any, item: Any) -> None:
+        if not isinstance(item, fair_slots._Waiter) or not item.future.cancelled():
+            original(self, consumer, item)
+
+    patch.setattr(fair_queue.FairQueue, "remove", remove)
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
@@ -569,6 +592,7 @@ _WAITING = "calls-that-wait"
 _EXPIRING = "waits-that-expire"
 _AGENTS = "agents-write-to-each-other"
 _ALLOWED = "limits-and-kept-results"
+_ONE_SLOT = "one-slot-for-two-organizations"
 _ROTATION = "secrets-under-rotation"
 _DOORS = "code-that-calls-back"
 _RULES = "tool-rules-and-crashes"
@@ -803,6 +827,9 @@ MUTATIONS = (
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 2, 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 0, 5, "the mailbox is bounded"),
     Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 3, 6, "no place of the sandbox is lost"),
+    Mutation(whoever_came_first_is_served_until_nothing_of_it_waits, _ONE_SLOT, 0, 3, "a neighbour's .* has its turn"),
+    Mutation(one_organization_may_hold_all_slots, "one-organization-floods", 0, 3, "a neighbour's job has its turn"),
+    Mutation(who_leaves_keeps_its_place_in_the_queue, _ONE_SLOT, 2, 6),
     Mutation(what_a_cell_has_asked_for_goes_on_behind_its_call, _DOORS, 2, 30, "what code asks for ends with its call"),
     Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 0, 5, "a passport is for its own call"),
     Mutation(a_passport_is_not_taken_back, _DOORS, 0, 5, "no passport outlives its call"),

@@ -12,11 +12,12 @@ import pytest
 from kelpie.accounts.passports import Passports
 from kelpie.core.agents.agent import Secret
 from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
-from kelpie.core.ids import DEFAULT_ORGANIZATION, SandboxConfigId, SandboxVariableId, SecretId, ToolId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId, SandboxConfigId, SandboxVariableId, SecretId, ToolId
 from kelpie.core.permissions.quotas import Quota
 from kelpie.core.tools.package_requirements import RequiredPackages
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.tools.tools import NewTool, Tool
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.encryption.sealing import Sealing
@@ -315,6 +316,23 @@ class Shelf:
 
 def needing(*names: str) -> Tool:
     return tool(pip_requirements=tuple({"name": name, "version": "1"} for name in names))
+
+
+async def test_installations_of_one_organization_do_not_keep_another_waiting(world: World) -> None:
+    shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "x", "value": "x"}))
+    held = Environments(shelf, OrganizationShare(organizations=2))
+    run = CustomToolRunner(world, sandbox, held, way_back(world))
+    async with asyncio.timeout(60):
+        many = [asyncio.create_task(run(needing(name), call(), {"x": 1})) for name in "abcd"]
+        while len(held._under_way) < 4:  # noqa: ASYNC110 - a read of the database comes first
+            await asyncio.sleep(0.001)
+        other = replace(needing("e"), organization_id=OrganizationId("org-00000000-0000-4000-8000-00000000000b"))
+        theirs = asyncio.create_task(run(other, call(), {"x": 1}))
+        while len(shelf.installed) < 2:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.001)
+        assert [each.lines for each in shelf.installed] == [("a==1",), ("e==1",)]
+        shelf.go.set()
+        await asyncio.gather(*many, theirs)
 
 
 async def test_no_more_sets_wait_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

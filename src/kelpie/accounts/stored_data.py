@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Forbidden
-from kelpie.core.permissions.organization_limits import OrganizationUsage
 from kelpie.storage.accounts import usage
 from kelpie.storage.integrity import row_checks
 from kelpie.world.database import Tx
@@ -62,27 +61,11 @@ class StoredData:
             rows.append(found)
             unlooked += () if whole else (f"each {kind.name}",)
         wrongs, later = await self._wrongs(until)
-        miscounted, whole = await self._miscounted(until)
-        if miscounted:
+        if self._world.clock.monotonic_ns() >= until:
+            unlooked.append(MISCOUNTED)
+        elif miscounted := await self._world.database.read(usage.count_miscounted):
             wrongs[MISCOUNTED] = miscounted
-        unlooked += () if whole else (MISCOUNTED,)
         return DataState(rows, wrongs, [*unlooked, *later], row_checks.WRONG_REMEDY)
-
-    async def _miscounted(self, until: int) -> tuple[int, bool]:
-        """The number of organizations whose usage is not what their rows say, and True if all were checked."""
-        wrong, last = 0, ""
-        while self._world.clock.monotonic_ns() < until:
-
-            def look(tx: Tx, last: str = last) -> tuple[str, bool] | None:
-                found = usage.next_organization(tx, last)
-                return None if found is None else (found, usage.deviation(tx, found) != OrganizationUsage())
-
-            state = await self._world.database.read(look)
-            if state is None:
-                return wrong, True
-            last, differs = state
-            wrong += differs
-        return wrong, False
 
     async def _rows(self, kind: row_checks.Kind, until: int) -> tuple[Damage, bool]:
         """The result for the rows of a kind, and True if these were all."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kelpie.app import Kelpie
 
 BACKLOG = 2048
+BACKLOG_SHARE = 8  # the whole backlog may be accepted at once, before a limit is looked at: a part of all open files
 STOP_S_MIN = 1.0  # for closing the database, however long the requests took
 
 T = TypeVar("T")
@@ -67,7 +68,8 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
 
 
 def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
-    limits = connection_limits(settings, open_files_limit())
+    open_files = open_files_limit()
+    limits = connection_limits(settings, open_files)
     app: ASGIApp = create_app(kelpie)
     if settings.trusted_proxies:
         app = ForwardedClient(app, TrustedProxies(settings.trusted_proxies), limits)
@@ -76,7 +78,7 @@ def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
         partial(ClientProtocol, limits=limits, head_s=settings.head_s),
         host=settings.host,
         port=settings.port,
-        backlog=BACKLOG,
+        backlog=min(BACKLOG, max(1, open_files // BACKLOG_SHARE)),
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
     )

@@ -25,4 +25,5 @@ class World:
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
     workspaces: Workspaces | None = None  # None: agents have no files of their own
+    memory_bytes: int = 16 * 1024**3  # of this machine
     keyring: Keyring = field(default_factory=Keyring)  # without a key no secret can be stored

@@ -19,8 +19,10 @@ from kelpie.core.errors import NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.permissions.call_records import CallOutcome
 from kelpie.core.permissions.policies import EffectivePermissions, Refusal
+from kelpie.core.permissions.quotas import Quota
 from kelpie.core.time import Micros
 from kelpie.core.tools import environment_variables
+from kelpie.core.tools.sandbox_caps import NO_CAPS, SandboxCaps
 from kelpie.core.tools.tools import NewTool, Tool, ToolType
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -56,10 +58,13 @@ class ManualToolRuns:
         dependencies: TurnDependencies,
         workbench: CustomToolRunner | None,
         caller: Caller = DEFAULT_CALLER,
+        caps: SandboxCaps = NO_CAPS,
     ) -> None:
+        """`caps` are the operator's, on what source that is not stored may ask for."""
         self._dependencies = dependencies
         self._workbench = workbench
         self._caller = caller
+        self._caps = caps
 
     async def run(self, agent_id: AgentId, name: str, arguments: Mapping[str, Any]) -> ManualToolResult:
         """Runs a tool of an agent. Raises NotFound for an agent, or a tool that it has not."""
@@ -83,9 +88,9 @@ class ManualToolRuns:
         clock = ours.world.clock
         note = Note(self._caller, agent, tool, now, clock.monotonic_ns, clock.monotonic_ns(), call.meter)
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal), bounds.quota)
         try:
-            return _tried(tool, await self._run(ours, call, arguments, note))
+            return _tried(tool, await self._run(ours, call, arguments, note), bounds.quota)
         finally:  # also for who is gone before it has ended
             ours.live_agents.invalidate_spending(agent.id)
 
@@ -95,6 +100,7 @@ class ManualToolRuns:
         """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either, or for
         variables that none can be."""
         environment_variables.check_all("env_vars", env)
+        self._caps.check(new.sandbox, new.return_char_limit)
         ours, organization = self._dependencies, self._caller.organization_id
         world = ours.world
         now = world.clock.now()
@@ -107,7 +113,7 @@ class ManualToolRuns:
         )
         note = Note(self._caller, None, tool, now, world.clock.monotonic_ns, world.clock.monotonic_ns())
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal), bounds.quota)
 
         async def work() -> Outcome:
             if self._workbench is None:
@@ -116,7 +122,7 @@ class ManualToolRuns:
             around = await world.database.read(lambda tx: organization_variables(tx, organization, world.keyring))
             return await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
 
-        return _tried(tool, await outside_of_commits(world.database, work, note))
+        return _tried(tool, await outside_of_commits(world.database, work, note), bounds.quota)
 
     async def _run(
         self, ours: TurnDependencies, call: CallContext, arguments: Mapping[str, Any], note: Note
@@ -165,8 +171,8 @@ def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
         raise ToolError(f"'{tool.name}' needs approval, so code cannot call it. Call the tool directly.")
 
 
-def _tried(tool: Tool, outcome: Outcome) -> ManualToolResult:
-    text = within(outcome.text, tool.return_char_limit)
+def _tried(tool: Tool, outcome: Outcome, quota: Quota) -> ManualToolResult:
+    text = within(outcome.text, quota.returned(tool.return_char_limit))
     whole = text is outcome.text
     value = outcome.value if tool.tool_type is ToolType.custom and whole else text
     return ManualToolResult(tool, replace(outcome, text=text), value if outcome.ok else None)

@@ -64,6 +64,7 @@ def limits(
     cpu_share: options.CpuShare = None,
     processes: options.Processes = None,
     output_mb: options.OutputMb = None,
+    scratch_mb: options.ScratchMb = None,
     clear: options.Clear = False,
     as_json: AsJson = False,
     url: Url = None,
@@ -79,6 +80,7 @@ def limits(
         cpu_share=cpu_share,
         processes=processes,
         output_mb=output_mb,
+        scratch_mb=scratch_mb,
     )
     options.check_clear(clear, given)
     found = find(server, agent)

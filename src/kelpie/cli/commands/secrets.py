@@ -6,7 +6,7 @@ import typer
 
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
-from kelpie.cli.output import cell, print_facts, print_json, print_rows, waiting
+from kelpie.cli.output import cell, print_facts, print_json, print_rows, say, waiting
 
 commands = group("Show and rotate the encryption key of stored secrets.", "secrets status", "secrets rotate")
 
@@ -50,9 +50,9 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         "No encryption keys.",
     )
     if found["unreadable_count"]:
-        print(f"{found['unreadable_count']} secrets cannot be decrypted; set them again:")
+        say(f"{found['unreadable_count']} secrets cannot be decrypted; set them again:")
         for place in found["unreadable"]:
-            print(f"  {cell(place)}")
+            say(f"  {cell(place)}")
 
 
 def _state(key: dict[str, Any]) -> str:

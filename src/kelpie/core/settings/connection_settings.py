@@ -20,7 +20,8 @@ class ConnectionSettings:
     connections_max: int | None = setting(
         "server.connections_max",
         "Maximum number of client connections. Defaults to half of the open files that the process may have, at most "
-        "16384. Further connections may only ask for `/v1/health/`; all other requests get a 503.",
+        "16384. Further connections replace idle ones; if there are none, they may only ask for `/v1/health/`, and all "
+        "other requests get a 503.",
         "KELPIE_CONNECTIONS_MAX",
         kind=int,
         low=1,

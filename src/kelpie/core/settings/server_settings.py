@@ -165,6 +165,16 @@ class ServerSettings:
         low=1,
         high=1000,
     )
+    organization_share: float = setting(
+        "limits.organization_share",
+        "Largest share of the sandboxes, package installations, callbacks in flight and calls to a provider that one "
+        "organization may hold at once, of those that other organizations do not hold; the rest is kept for the "
+        "others. Not in force while the server has one organization; 1 lets an organization hold all, 0 one at a time.",
+        "KELPIE_ORGANIZATION_SHARE",
+        default=0.75,
+        low=0,
+        high=1,
+    )
     trace_steps: int = setting(
         "server.trace_steps",
         "Number of newest steps whose exchange with the provider is stored (`/v1/steps/{id}/trace`); 0 stores none.",

@@ -37,17 +37,15 @@ class ClientProtocol(BoundedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        self._refusal = self._limits.enter(self._address)
+        self._refusal = self._limits.enter(self, self._address)
         if self._refusal is not None:
             self._limits.keep_for_health(self, self._refusal, self._address)
         self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
-        if self._refusal is None:
-            self._limits.leave(self._address)
-        else:
-            self._limits.drop(self)
+        self._limits.leave(self)
+        self._limits.drop(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -61,15 +59,21 @@ class ClientProtocol(BoundedProtocol):
         self._stop_deadline()
         self._unset_keepalive_if_required()
         if self._refusal is not None:
-            self._refusal = self._limits.enter(self._address)
+            self._refusal = self._limits.enter(self, self._address)
             if self._refusal is None:  # a place became free in the meantime
                 self._limits.drop(self)
+        self._limits.set_busy(self)
         if self._refusal is not None:
             app: Any = self.config.loaded_app
             self.app = HealthOnly(app, self._refusal)
         super().on_headers_complete()
         if self._refusal is not None:
             self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_unoccupied() and not self.transport.get_write_buffer_size():
+            self._limits.set_idle(self)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

@@ -1,8 +1,9 @@
 """Limits on client connections: in total, and of one address.
 
-The total stays below the limit on open files, so that the database, workspaces and cells can always open theirs. A
-connection without a place is not closed at once: a few are kept for health checks, and the oldest of these makes room
-for the newest. A connection from a trusted proxy counts in the total only; each of its requests counts for its client.
+The total stays below the limit on open files, so that the database, workspaces and cells can always open theirs. At a
+limit, the connection that has been idle for the longest makes room for a new one: only requests under way can take all
+places, not silence. A connection without a place is not closed at once: a few are kept for health checks. A connection
+from a trusted proxy counts in the total only; each of its requests counts for its client.
 """
 
 import asyncio
@@ -50,44 +51,71 @@ class Connection(Protocol):
 
 
 class ConnectionLimits:
-    """Counts of open connections. Made once for a listener."""
+    """Places of open connections. Made once for a listener."""
 
     def __init__(self, connections_max: int, address_max: int, proxies: TrustedProxies) -> None:
         self._connections_max = connections_max
         self._address_max = address_max
         self._proxies = proxies
-        self._open = 0
+        self._placed: dict[Connection, str] = {}  # with their network; empty for a proxy
         self._of_network: dict[str, int] = {}
+        self._idle: OrderedDict[Connection, None] = OrderedDict()  # the longest idle one first
+        self._idle_of: dict[str, OrderedDict[Connection, None]] = {}
         self._without_place: OrderedDict[Connection, None] = OrderedDict()
         self._refusals = Throttle(LOG_EVERY_S)
+        self._evictions = Throttle(LOG_EVERY_S)
         self._late_heads = Throttle(LOG_EVERY_S)
 
-    def enter(self, address: str) -> Refusal | None:
-        """Takes a place for a connection from this address; `leave` returns it. A refusal takes none."""
-        if self._open >= self._connections_max:
-            return _FULL
-        if address not in self._proxies and not self._count(address):
+    def enter(self, connection: Connection, address: str) -> Refusal | None:
+        """Takes a place for a connection, which is idle at first; `leave` returns it. A refusal takes none."""
+        network = "" if address in self._proxies else network_of(address)
+        share_taken = network != "" and self._of_network.get(network, 0) >= self._address_max
+        if share_taken and not self._evict(self._idle_of.get(network)):
             return _ADDRESS_FULL
-        self._open += 1
+        if len(self._placed) >= self._connections_max and not self._evict(self._idle):
+            return _FULL
+        self._placed[connection] = network
+        if network:
+            self._count(network)
+        self.set_idle(connection)
         return None
 
-    def leave(self, address: str) -> None:
-        """Returns the place of a connection."""
-        self._open -= 1
-        if address not in self._proxies:
-            self._uncount(address)
+    def leave(self, connection: Connection) -> None:
+        """Returns the place of a connection, if it has one."""
+        self.set_busy(connection)
+        if network := self._placed.pop(connection, ""):
+            self._uncount(network)
+
+    def set_idle(self, connection: Connection) -> None:
+        """Notes that no request of this connection is under way: it may have to make room."""
+        if (network := self._placed.get(connection)) is not None:
+            self._idle[connection] = None
+            self._idle_of.setdefault(network, OrderedDict())[connection] = None
+
+    def set_busy(self, connection: Connection) -> None:
+        """Notes that a request of this connection is under way."""
+        if connection in self._idle:
+            del self._idle[connection]
+            network = self._placed[connection]
+            del self._idle_of[network][connection]
+            if not self._idle_of[network]:
+                del self._idle_of[network]
 
     @contextmanager
     def request_of(self, client: str) -> Generator[Refusal | None]:
         """Counts a request that came through a trusted proxy for its client while the block runs."""
-        counted = client in self._proxies or self._count(client)
-        if not counted:
+        network = "" if client in self._proxies else network_of(client)
+        if network and self._of_network.get(network, 0) >= self._address_max:
             self._log_refusal(_ADDRESS_FULL, client)
+            yield _ADDRESS_FULL
+            return
+        if network:
+            self._count(network)
         try:
-            yield None if counted else _ADDRESS_FULL
+            yield None
         finally:
-            if counted and client not in self._proxies:
-                self._uncount(client)
+            if network:
+                self._uncount(network)
 
     def keep_for_health(self, connection: Connection, refusal: Refusal, address: str) -> None:
         """Keeps a connection without a place, until `drop`; too many of them end the oldest."""
@@ -110,16 +138,26 @@ class ConnectionLimits:
                 count=count,
             )
 
-    def _count(self, address: str) -> bool:
-        network = network_of(address)
-        found = self._of_network.get(network, 0)
-        if found >= self._address_max:
+    def _evict(self, idle: OrderedDict[Connection, None] | None) -> bool:
+        """Ends the connection that has been idle for the longest. False if none is idle."""
+        if not idle:
             return False
-        self._of_network[network] = found + 1
+        oldest = next(iter(idle))
+        self.leave(oldest)
+        oldest.abort()
+        if count := self._evictions.count(_now_s()):
+            _log.warning(
+                "idle_connections_closed",
+                "Idle connections were closed to make room for new ones",
+                count=count,
+                open=len(self._placed),
+            )
         return True
 
-    def _uncount(self, address: str) -> None:
-        network = network_of(address)
+    def _count(self, network: str) -> None:
+        self._of_network[network] = self._of_network.get(network, 0) + 1
+
+    def _uncount(self, network: str) -> None:
         if self._of_network[network] > 1:
             self._of_network[network] -= 1
         else:
@@ -133,7 +171,7 @@ class ConnectionLimits:
                 setting=refusal.setting,
                 address=address,
                 count=count,
-                open=self._open,
+                open=len(self._placed),
             )
 
 

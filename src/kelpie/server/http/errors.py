@@ -39,6 +39,7 @@ from kelpie.core.errors import (
     TurnBroken,
     Unauthorized,
 )
+from kelpie.core.tools.sandbox_caps import CapExceeded
 from kelpie.observe import logs
 from kelpie.server.http.json_answer import JsonAnswer
 
@@ -63,6 +64,7 @@ class PartialFailure(KelpieError):
 
 _STATUS: dict[type[KelpieError], int] = {
     Unprocessable: 422,
+    CapExceeded: 422,
     InvalidInput: 400,
     Unauthorized: 401,
     Forbidden: 403,

@@ -22,8 +22,7 @@ _STATE = (
     .select_from(organization_usage.outerjoin(organization_quotas, _Q.organization_id == _U.organization_id))
     .where(_U.organization_id == _OF)
 )
-_ALL = sa.select(_U.organization_id).where(_U.organization_id > sa.bindparam("after")).order_by(_U.organization_id)
-_NEXT = _ALL.limit(1)
+_COUNTERS = sa.select(organization_usage)
 _LIMITS = sa.select(_Q.organization_id, _Q.limits)
 _DROP_LIMITS = sa.delete(organization_quotas).where(_Q.organization_id == _OF)
 _ADD_LIMITS = sa.insert(organization_quotas)
@@ -69,12 +68,6 @@ def set_limits(tx: Tx, organization: OrganizationId, limits: Mapping[str, int], 
         tx.execute(_ADD_LIMITS, {"organization_id": organization, "limits": dict(limits), "updated_at": now})
 
 
-def next_organization(tx: Tx, after: str) -> OrganizationId | None:
-    """The organization that follows this one in order of ids."""
-    found = tx.execute(_NEXT, {"after": after}).scalar()
-    return None if found is None else OrganizationId(found)
-
-
 def has_removed_agents(tx: Tx, organization: OrganizationId) -> bool:
     """Checks whether rows of a deleted agent remain."""
     return tx.execute(_BEING_REMOVED, {"of_organization": organization}).scalar() is not None
@@ -102,6 +95,33 @@ def recount(tx: Tx, organization: OrganizationId) -> OrganizationUsage:
         if counter is not None:
             counts[counter] = int(rows)
     return OrganizationUsage(counts["agents"], counts["messages"], total)
+
+
+@cache
+def _recount_all(dialect: str) -> tuple[tuple[str | None, str], ...]:
+    """For each counted table the counter of its rows, and the statement that counts for every organization."""
+    return tuple(
+        (
+            each.counter,
+            f"SELECT {owner_of(each, 'counted')}, count(*), coalesce(sum({measured(each, 'counted', dialect)}), 0) "
+            f"FROM {each.table} AS counted GROUP BY 1",
+        )
+        for each in COUNTED
+    )
+
+
+def count_miscounted(tx: Tx) -> int:
+    """Number of organizations whose counters are not what the rows say. It reads everything that is stored."""
+    right: dict[str, dict[str, int]] = {}
+    for counter, statement in _recount_all(tx.dialect.name):
+        for owner, rows, size in tx.execute(sa.text(statement)):
+            found = right.setdefault(owner, {"agents": 0, "messages": 0, "bytes": 0})
+            found["bytes"] += int(size)
+            if counter is not None:
+                found[counter] = int(rows)
+    nothing = {"agents": 0, "messages": 0, "bytes": 0}
+    kept = tx.execute(_COUNTERS).mappings().all()
+    return sum({name: row[name] for name in nothing} != right.get(row["organization_id"], nothing) for row in kept)
 
 
 def deviation(tx: Tx, organization: OrganizationId) -> OrganizationUsage:

