@@ -81,7 +81,13 @@ class Api:
     def checkpoints(self) -> Checkpoints:
         shared = self._runtime
         return Checkpoints(
-            self.world, self.settings, shared.active_turns, shared.live_agents, shared.memory_changes, self.caller
+            self.world,
+            self.settings,
+            shared.active_turns,
+            shared.live_agents,
+            shared.memory_changes,
+            shared.quotas,
+            self.caller,
         )
 
     @cached_property

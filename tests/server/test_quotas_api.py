@@ -166,6 +166,26 @@ async def test_without_room_no_turn_begins_and_one_that_has_begun_is_stored(
     await is_counted(kelpie, tenant)
 
 
+async def test_a_large_restore_needs_room_for_its_document(
+    kelpie: Kelpie, operator: httpx.AsyncClient, tenant: httpx.AsyncClient
+) -> None:
+    agent = await make_agent(tenant, memory_blocks=[{"label": "human", "value": "x" * 90_000}])
+    path = f"/v1/agents/{agent['id']}/memory"
+    before = (await tenant.get(f"{path}/checkpoint")).json()
+    for number in range(5):
+        made = await tenant.post("/v1/blocks/", json={"label": f"b{number}", "value": "x" * 90_000})
+        assert made.status_code == 200
+    await set_quotas(operator, tenant, stored_mb=1)
+    assert (await tenant.post("/v1/blocks/", json={"label": "last", "value": "x" * 9000})).status_code == 507
+    kelpie.runtime.piece_size.rows = 0  # every restore is a large one
+    refused = await tenant.post(f"{path}/restore", json=before)
+    assert (refused.status_code, refused.json()["quota"]["name"]) == (507, "stored_mb")
+    assert (await tenant.get(f"{path}/checkpoint")).json()["memory"] == before["memory"]
+    await set_quotas(operator, tenant, stored_mb=3)
+    assert (await tenant.post(f"{path}/restore", json=before)).status_code == 200
+    await is_counted(kelpie, tenant)
+
+
 async def test_requests_of_a_minute(
     clock: MovableClock, operator: httpx.AsyncClient, tenant: httpx.AsyncClient
 ) -> None:

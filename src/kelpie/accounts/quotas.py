@@ -6,6 +6,7 @@ through this server. Usage is never kept in memory: it is read in the transactio
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kelpie.core.errors import RateExceeded
 from kelpie.core.ids import OrganizationId
@@ -71,11 +72,12 @@ class Quotas:
             )
         self._requests[organization] = made + 1
 
-    def require_room(self, tx: Tx, organization: OrganizationId) -> None:
-        """Raises QuotaExceeded when the organization may not begin another turn: it has no room for messages."""
+    def require_room(self, tx: Tx, organization: OrganizationId, more_bytes: int = 0) -> None:
+        """Raises QuotaExceeded when the organization has no room for messages, or for so many bytes more."""
         limits = self.limits(organization)
         if limits.messages or limits.stored_mb:
-            check_room(limits, usage.state(tx, organization).used)
+            used = usage.state(tx, organization).used
+            check_room(limits, replace(used, bytes=used.bytes + more_bytes))
 
     def _now(self) -> int:
         return self._clock.monotonic_ns() // MINUTE_NS

@@ -8,6 +8,7 @@ says otherwise, and is reported.
 
 from functools import partial
 
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.restore_plan import RestorePlan, plan_writes, read_plan, run_all
@@ -41,6 +42,7 @@ class Checkpoints:
         underway: ActiveTurns,
         live_agents: LiveAgents,
         memory_changes: MemoryChanges,
+        quotas: Quotas,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
@@ -48,6 +50,7 @@ class Checkpoints:
         self._underway = underway
         self._live_agents = live_agents
         self._memory_changes = memory_changes
+        self._quotas = quotas
         self._author = author_of(caller)
         self._organization = caller.organization_id
 
@@ -90,7 +93,8 @@ class Checkpoints:
 
         wanted, rows = await self._world.database.read(read)
         if self._memory_changes.is_long(rows):
-            return await self._memory_changes.restore(target, document, partial(self._check, agent_id=agent_id))
+            check = partial(self._check_long, agent_id=agent_id, size=len(document))
+            return await self._memory_changes.restore(target, document, check)
 
         def write(tx: Tx) -> tuple[RestoreResult, tuple[AgentId, ...]]:
             self._check(tx, agent_id)
@@ -101,6 +105,11 @@ class Checkpoints:
         self._live_agents.reload((agent_id, *others))
         self._live_agents.forget_context((agent_id,))
         return restored
+
+    def _check_long(self, tx: Tx, agent_id: AgentId, size: int) -> None:
+        """Also requires room for the whole document: nobody looks at the quota between the pieces."""
+        self._check(tx, agent_id)
+        self._quotas.require_room(tx, self._organization, size)
 
     def _check(self, tx: Tx, agent_id: AgentId) -> None:
         row_ownership.agent(tx, self._organization, agent_id)
