@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.core.memory.blocks import Block
-from kelpie.search import items
+from kelpie.search import items, scope_removal
 from kelpie.search.items import Item
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.checkpoints import blocks as checkpoint_blocks
@@ -32,7 +32,7 @@ from kelpie.storage.tables import conversations as conversation_table
 from kelpie.storage.tables import messages as table
 from kelpie.world.database import Tx
 
-REMOVED, WRITTEN, SHOWN = 50, 50, 500  # messages of one piece, and rows of a context
+REMOVED, DROPPED, WRITTEN, SHOWN = 50, 200, 50, 500  # messages of one piece, and rows of a context
 
 _CHUNK = 500
 _some = conversation_shares.alias("some")
@@ -287,8 +287,17 @@ def history_pieces(tx: Tx, agent_id: AgentId) -> list[Piece]:
     shown = contexts.count_of_agent(tx, agent_id)
     return [
         *repeated(shown, SHOWN, lambda tx, most: contexts.clear_some(tx, agent_id, most)),
-        *each_part(ids, REMOVED, _remove_messages),
+        *each_part(ids, DROPPED, _drop_messages),
+        *repeated(
+            scope_removal.count(tx, "message", agent_id),
+            scope_removal.PIECE,
+            lambda tx, most: scope_removal.remove_some(tx, "message", agent_id),
+        ),
     ]
+
+
+def _drop_messages(tx: Tx, ids: Sequence[str]) -> None:
+    tx.execute(_DROP, {"ids": list(ids)})
 
 
 def _size_of(row: Mapping[str, Any]) -> int:
