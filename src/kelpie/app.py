@@ -264,6 +264,7 @@ class Kelpie:
             await runtime.custom_tools.close()
         if runtime.sandbox is not None:
             await runtime.sandbox.close()
+        await self.world.workers.close()
         await runtime.models.close()
         await runtime.authenticator.close()
         if self.world.embedder is not None:

@@ -15,6 +15,7 @@ from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
 from kelpie.world.files.data_dir import DataDir, absolute_path, restrict_database
 from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
+from kelpie.world.files.uploads import DirectoryUploads
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
@@ -39,7 +40,9 @@ def open_kelpie(settings: Settings) -> Kelpie:
         raise ConfigurationError("KELPIE_DEFAULT_TIMEZONE", error.remedy) from None
     data_dir = DataDir.open(settings.data_dir)
     data_dir.lock()
+    uploads = DirectoryUploads(data_dir.path)
     try:
+        uploads.clear()
         path = _database_path(settings, data_dir)
         restrict_database(path)
         database = SqliteDatabase.open(path)
@@ -58,6 +61,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         database=database,
         http=NetworkHttp(),
         processes=SystemProcesses(),
+        uploads=uploads,
         embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
         cells=BubblewrapCells(
             kept=data_dir.path / "isolation.json",

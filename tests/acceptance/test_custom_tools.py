@@ -278,6 +278,7 @@ async def test_typescript_and_what_is_wrong_with_it(server: Served) -> None:
         tool = await client.tools.upsert(source_code=source, source_type="typescript", json_schema=schema)
         agent = await agent_with(client, tool)
         told = await client.agents.tools.run("sum", agent_id=agent.id, args={"a": 1, "b": 2})
+        assert "has another archive" not in str(told.stderr)
         if told.status == "error" and "amaro" in str(told.stderr):
             lacks("typescript", "and no package index can be reached")
         assert told.func_return == 4, told

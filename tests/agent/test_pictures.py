@@ -6,8 +6,10 @@ import httpx
 import pytest
 
 from kelpie.agent.inbox.image_inputs import FIELD, fetched, settled
+from kelpie.core.access.passports import Passport
 from kelpie.core.conversations.messages import Image, NewMessage, Role, Text
-from kelpie.core.errors import InvalidInput
+from kelpie.core.errors import Forbidden, InvalidInput
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId
 from kelpie.core.models.image_limits import IMAGE_BYTES_MAX
 from kelpie.core.public_addresses import is_public
 from kelpie.core.settings.settings import Settings
@@ -33,6 +35,20 @@ async def test_an_image_is_fetched_also_after_a_redirect():
     moved = httpx.Response(302, headers={"location": "https://elsewhere.example/y.png"})
     image = await fetched(serving(moved, picture(kind="image/png; charset=x")), ADDRESS)
     assert image.source == {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+
+
+async def test_a_redirect_takes_tool_code_to_no_host_that_it_may_not_reach():
+    agent = AgentId("agent-00000000-0000-4000-8000-000000000001")
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        return httpx.Response(302, headers={"location": "https://elsewhere.example/y.png?stolen=1"})
+
+    passport = Passport(agent, DEFAULT_ORGANIZATION, DEFAULT_USER, 1, tool="errand", egress=("pictures.example",))
+    with pytest.raises(Forbidden, match=r"elsewhere\.example:443"):
+        await fetched(TransportHttp(httpx.MockTransport(answer)), ADDRESS, passport)
+    assert asked == ["pictures.example"]
 
 
 @pytest.mark.parametrize(

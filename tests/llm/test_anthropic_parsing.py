@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anthropic
 import pytest
 
 from kelpie.core.conversations.messages import HiddenReasoning, Reasoning, Text
 from kelpie.llm.anthropic.messages import Anthropic
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import Event, ReasoningDelta, Reply, Request
+from tests.lazily import lazily
 from tests.llm.fakes import EAGER, Fake, answer, asking, events, fake, world
 from tests.llm.shapes import framed, load, same_as_deltas
 
+anthropic = lazily("anthropic")
 SHAPES = load("anthropic")
 FINISHES = {
     "end_turn": "stop",
@@ -34,7 +35,7 @@ async def claude(made: Fake, url: str | None = None) -> AsyncIterator[Anthropic]
 
 
 @asynccontextmanager
-async def official(made: Fake) -> AsyncIterator[anthropic.AsyncAnthropic]:
+async def official(made: Fake) -> AsyncIterator["anthropic.AsyncAnthropic"]:
     sdk = anthropic.AsyncAnthropic(base_url=made.url.removesuffix("/v1"), api_key="sk-test", max_retries=0)
     try:
         yield sdk
@@ -50,7 +51,7 @@ async def ours(made: Fake, request: Request) -> list[Event]:
         return [event async for event in provider.stream(request)]
 
 
-def same(reply: Reply, message: anthropic.types.Message) -> None:
+def same(reply: Reply, message: "anthropic.types.Message") -> None:
     """Our reply says what the SDK's object says."""
     content = []
     for block in message.content:

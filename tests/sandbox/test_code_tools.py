@@ -31,6 +31,7 @@ from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.ids import RandomIds
+from kelpie.world.workers.processes import ProcessWorkers
 from tests.parts import lacks
 
 ONE, TWO = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
@@ -64,14 +65,14 @@ async def bench(cells: BubblewrapCells, tmp_path: Path) -> AsyncIterator[Bench]:
     clock = SystemClock()
     passports, sandbox = Passports(RandomIds(), clock), ProcessSandbox(cells, clock)
     callback, workspaces = ApiCallback(passports, clock), DirectoryWorkspaces(tmp_path)
-    disk = DiskUsage(Quotas(clock))
-    workspace = Workspace(workspaces, 1, disk)
+    workspace, workers = Workspace(workspaces, 1, DiskUsage(Quotas(clock))), ProcessWorkers()
     tools: dict[str, ExternalTool] = {
-        "run_code": CodeRunner(sandbox, callback, Environments(None)).run_code,
+        "run_code": CodeRunner(sandbox, callback, Environments(None), workers).run_code,
         "shell": Shell(sandbox, callback, workspace),
         "filesystem": Filesystem(sandbox, workspace),
     }
     yield Bench(tools, passports, workspaces)
+    await workers.close()
     await sandbox.close()
 
 
@@ -152,7 +153,8 @@ async def test_nothing_is_run_for_empty_code_or_without_a_sandbox(bench: Bench) 
         await bench("run_code", code=" \n")
     with pytest.raises(ToolError, match="empty"):
         await bench("shell", command="")
-    none = CodeRunner(None, ApiCallback(bench.passports, SystemClock()), Environments(None)).run_code
+    callback = ApiCallback(bench.passports, SystemClock())
+    none = CodeRunner(None, callback, Environments(None), ProcessWorkers()).run_code
     with pytest.raises(SandboxUnavailable, match="needs a sandbox, and this server has none"):
         await replace(bench, tools={"run_code": none})("run_code", code="print(1)")
 

@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kelpie.app import Kelpie
 from kelpie.core.conversations.agent_chain import HOPS_MAX, UNCHAINED, AgentChain
 from kelpie.core.errors import StorageError, ToolError
 from kelpie.core.ids import AgentId, ToolId
+from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.server.edge.cell_listener import CONNECTIONS_MAX
 from kelpie.server.edge.cell_refusals import RECORDED_MAX
@@ -41,7 +42,12 @@ class Rig:
 
 @asynccontextmanager
 async def _rig(
-    tmp_path: Path, chain: AgentChain = UNCHAINED, *, asked_by_other: bool = False, **settings: Any
+    tmp_path: Path,
+    chain: AgentChain = UNCHAINED,
+    *,
+    asked_by_other: bool = False,
+    held: Confinement = DEFAULT_CONFINEMENT,
+    **settings: Any,
 ) -> AsyncIterator[Rig]:
     """A rig with two agents, and the way out of a cell in which a tool of the first one runs."""
     async with open_rig(tmp_path, **settings) as (kelpie, puppet), client_of(kelpie) as outside:
@@ -60,7 +66,7 @@ async def _rig(
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with ExitStack() as stack:
             way = stack.enter_context(
-                ApiCallback(kelpie.runtime.passports, kelpie.world.clock).opened(TOOL, call, 30.0)
+                ApiCallback(kelpie.runtime.passports, kelpie.world.clock).opened(TOOL, call, held)
             )
             assert kelpie.broker.api is not None
             serving = await kelpie.broker.serve_api(listener, way.passport)
@@ -305,6 +311,63 @@ async def test_code_says_something_to_others_and_decides_nothing_for_them(
         assert refused.status_code == 403, refused.text
         assert next(iter(more)) in refused.json()["detail"]
         assert rig.puppet.asked == []
+
+
+def _image(url: str) -> dict[str, Any]:
+    content = [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "url", "url": url}}]
+    return {"messages": [{"role": "user", "content": "first"}, {"role": "user", "content": content}]}
+
+
+@pytest.fixture
+def seeing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the model of the rig accept images."""
+    described = Puppet.describe
+    monkeypatch.setattr(Puppet, "describe", lambda self, name: replace(described(self, name), vision=True))
+
+
+@pytest.mark.usefixtures("seeing")
+async def test_code_refers_to_images_only_at_hosts_that_it_may_reach(tmp_path: Path) -> None:
+    """Whoever fetches the image would take what its address says to a host that the code cannot reach itself."""
+    held = Confinement(egress=("pictures.example", "*.cdn.example:8443"))
+    async with _rig(tmp_path, held=held) as rig:
+        other = f"/v1/agents/{rig.other['id']}"
+        refused = {
+            "http://exfil.invalid/p.png?stolen=only-for-tools": "exfil.invalid:80",
+            "https://pictures.example:8443/p.png": "pictures.example:8443",
+            "https://a.cdn.example/p.png": "a.cdn.example:443",
+            "https://cdn.example:8443/p.png": "cdn.example:8443",
+            "https://pictures.example.exfil.invalid/p.png": "pictures.example.exfil.invalid:443",
+            "https://pictures.example@exfil.invalid/p.png": "plain address",
+            "https://exfil.invalid\\@pictures.example/p.png": "plain address",
+            "https://pictures.example\t.exfil.invalid/p.png": "plain address",
+            "https://pictures.example\uff0eexfil.invalid/p.png": "plain address",
+        }
+        for way in ("messages", "messages/stream", "messages/async"):
+            for url, told in refused.items() if way == "messages" else list(refused.items())[:1]:
+                answer = await rig.inside.post(f"{other}/{way}", json=_image(url))
+                assert answer.status_code == 403, (way, url, answer.text)
+                assert told in answer.json()["detail"] and "base64" in answer.json()["detail"]
+                assert "only-for-tools" not in answer.text
+        assert rig.puppet.asked == []
+        stored = (await rig.outside.get(f"{other}/messages")).text
+        assert "exfil" not in stored and "look" not in stored
+        for url in ("https://Pictures.example/p.png", "https://a.cdn.example:8443/p.png?x=1"):
+            rig.puppet.script.append(said("seen"))
+            assert (await rig.inside.post(f"{other}/messages", json=_image(url))).status_code == 200
+            assert url in (await rig.outside.get(f"{other}/messages")).text
+
+
+@pytest.mark.usefixtures("seeing")
+async def test_code_without_a_network_sends_images_by_value_only(tmp_path: Path) -> None:
+    async with _rig(tmp_path) as rig:
+        other = f"/v1/agents/{rig.other['id']}/messages"
+        refused = await rig.inside.post(other, json=_image("https://pictures.example/p.png"))
+        assert refused.status_code == 403 and "'errand' may not refer to an image" in refused.json()["detail"]
+        source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
+        rig.puppet.script += [said("seen"), said("seen")]
+        by_value = {"messages": [{"role": "user", "content": [{"type": "image", "source": source}]}]}
+        assert (await rig.inside.post(other, json=by_value)).status_code == 200
+        assert (await rig.outside.post(other, json=_image("https://pictures.example/p.png"))).status_code == 200
 
 
 async def test_code_gives_no_person_s_word(tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kelpie.app import Kelpie
+from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, FactId, MessageId
-from kelpie.core.memory import checkpoints
+from kelpie.core.memory import checkpoint_pieces, checkpoints
 from kelpie.core.memory.facts import Entity, Fact, Link
 from kelpie.storage.memory import entities, facts
 from kelpie.storage.tables import metadata
 from kelpie.world.database import Tx
+from kelpie.world.files.uploads import DirectoryUploads
 from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 
@@ -390,12 +392,12 @@ async def test_a_label_that_is_taken_refuses_the_whole(client: httpx.AsyncClient
 
 
 async def test_a_memory_that_could_not_be_sent_back_is_not_given_out(tmp_path: Path) -> None:
-    async with open_rig(tmp_path, body_bytes_max=20_000) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, upload_bytes_max=20_000) as (kelpie, _), client_of(kelpie) as client:
         agent = await make_agent(client)
         for _ in range(3):
             await asked(client, "POST", of(agent, "archival-memory"), {"text": "x" * 9000})
         answer = await client.get(of(agent, "memory/checkpoint"))
-        assert answer.status_code == 409 and "KELPIE_BODY_BYTES_MAX" in answer.json()["detail"]
+        assert answer.status_code == 409 and "KELPIE_UPLOAD_BYTES_MAX" in answer.json()["detail"]
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
@@ -443,3 +445,75 @@ async def test_any_memory_comes_back(rig_client: httpx.AsyncClient, first: Any, 
     assert (await client.post(of(agent, "memory/restore"), content=raw)).status_code == 200
     assert memory_of(await checkpoint(client, agent)) == memory_of(orjson.loads(raw))
     await asked(client, "POST", of(agent, "messages"), {"input": "still there?"})
+
+
+# --- what costs more than its size --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [60, 70, 254, 255, 600, 1023, 1100])
+async def test_a_document_nested_to_any_depth_is_refused(client: httpx.AsyncClient, depth: int) -> None:
+    agent = await make_agent(client)
+    head = f'{{"format":"{checkpoints.FORMAT}","version":1,"agent_id":"{agent["id"]}","memory":'
+    raw = head.encode() + b'{"x":' * depth + b"1" + b"}" * depth + b"}"
+    answer = await client.post(of(agent, "memory/restore"), content=raw)
+    assert answer.status_code == 400 and "checkpoint" in answer.json()["detail"]
+
+
+async def test_an_author_of_another_organization_is_replaced(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await full_agent(client, puppet)
+    other = await asked(client, "POST", "/v1/admin/orgs/", {"name": "other"})
+    stranger = (await asked(client, "POST", "/v1/admin/users/", {"name": "s", "organization_id": other["id"]}))["id"]
+    document = await checkpoint(client, agent)
+    memory, gone = document["memory"], "agent-00000000-0000-4000-8000-00000000000e"  # nobody's: kept as it is
+    block, passage = memory["blocks"][0], memory["archive"]["passages"][0]
+    ours = block["created_by_id"]
+    block["created_by_id"], memory["archive"]["archive"]["last_updated_by_id"] = stranger, stranger
+    passage["created_by_id"], passage["last_updated_by_id"] = stranger, gone
+    for held in (block, passage):
+        held["id"] = held["id"][:-4] + ("0000" if held["id"][-4:] != "0000" else "1111")  # so that they are made anew
+    await restore(client, agent, sealed(document))
+    after = (await checkpoint(client, agent))["memory"]
+    assert stranger not in json.dumps(after) and gone in json.dumps(after["archive"])
+    assert {each["created_by_id"] for each in after["blocks"]} == {ours}
+
+
+async def test_metadata_in_a_document_has_the_limits_of_other_requests(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=[{"label": "one", "value": "x"}])
+    for metadata_, told in (({"a": "x" * 70_000}, "65536"), ({"a": [[]] * 6000}, "5000 values")):
+        document = await checkpoint(client, agent)
+        document["memory"]["blocks"][0]["metadata"] = metadata_
+        answer = await client.post(of(agent, "memory/restore"), json=sealed(document))
+        assert answer.status_code == 400
+        assert "memory.blocks[0].metadata" in answer.json()["detail"] and told in answer.json()["detail"]
+
+
+async def test_an_upload_has_its_own_limit_and_leaves_no_file(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, upload_bytes_max=3_000_000, json_bytes_max=1000) as (kelpie, _):
+        kelpie.world = replace(kelpie.world, uploads=DirectoryUploads(tmp_path))
+        kelpie.runtime = replace(kelpie.runtime, world=kelpie.world)
+        async with client_of(kelpie) as client:
+            agent = await make_agent(client)
+            for size, status, told in ((2_900_000, 400, "not valid JSON"), (3_100_000, 413, "KELPIE_UPLOAD_BYTES_MAX")):
+                answer = await client.post(of(agent, "memory/restore"), content=b"x" * size)
+                assert answer.status_code == status and told in answer.json()["detail"]
+            await restore(client, agent, await checkpoint(client, agent))
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_a_document_is_written_in_pieces_as_it_would_be_in_one() -> None:
+    rows = [{"b": 1, "a": ["é", {}, []]}, [], {}, None, "\u2028", 1.5]
+    document = {"memory": {"z": rows, "archive": {"passages": rows, "0": {}}, "é": [], "a": {}}, "format": "x"}
+    for option in (0, orjson.OPT_SORT_KEYS):
+        assert b"".join(checkpoints._written(document, 4, option)) == orjson.dumps(document, option=option)
+
+
+def test_the_pieces_of_a_document_make_the_same_document() -> None:
+    rows = [{"id": number, "text": "x" * 300} for number in range(2000)]
+    memory = {"blocks": rows, "archive": {"archive": {}, "passages": rows[:3]}, "messages": [], "contexts": {"": []}}
+    plain = {"format": checkpoints.FORMAT, "version": checkpoints.VERSION, "memory": memory}
+    raw = orjson.dumps({**plain, "checksum": checkpoints._checksum(plain)})
+    assert checkpoint_pieces.joined(checkpoint_pieces.answer(raw)) == plain
+    memory["blocks"] = [{"x": [1] * 50_001}]
+    wide = checkpoint_pieces.answer(orjson.dumps(sealed(plain)))
+    with pytest.raises(InvalidInput, match="more than 50000 values"):
+        checkpoint_pieces.joined(wide)

@@ -11,6 +11,7 @@ import pytest
 
 from kelpie.app import Kelpie
 from kelpie.server.edge.guard import RequestGuard, RequestLog, host_of
+from kelpie.server.http.body_limits import BodyLimits
 from kelpie.world.ids import RandomIds
 from tests.server.rig import client_of, open_rig
 
@@ -211,7 +212,7 @@ async def test_web_sockets_are_closed() -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    await RequestGuard(never, [], 10)({"type": "websocket"}, never, send)
+    await RequestGuard(never, [], BodyLimits(images=10, plain=10, uploads=10))({"type": "websocket"}, never, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

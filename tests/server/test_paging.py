@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from starlette.datastructures import Headers
 
-from kelpie.core.paging import Page
+from kelpie.core.paging import PAGE_BYTES_MAX, Page
 from kelpie.server.http.paging import LIMIT_MAX, cut, page_of
 from kelpie.server.http.sdk_version import is_v1
 from kelpie.server.http.times import date, timestamp
@@ -38,7 +38,7 @@ def test_cursors_follow_the_order(page: Page, found: str) -> None:
 
 def test_no_limit_is_still_bounded() -> None:
     assert page_of(None, None, 0, "asc").limit == LIMIT_MAX
-    assert page_of("b", "a", 3, "desc") == Page(3, "a", "b", True)
+    assert page_of("b", "a", 3, "desc") == Page(3, "a", "b", True, bytes_max=PAGE_BYTES_MAX)
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ DEADLINE_S = 60.0
 
 
 @asynccontextmanager
-async def serving(kelpie: Kelpie) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
+async def serving(kelpie: Kelpie, deadline_s: float = DEADLINE_S) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """A server on a free port, stopped by the signal an operator would send."""
     ready: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(kelpie, kelpie.settings, lambda host, port: ready.set_result((host, port))))
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(deadline_s):
         await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()

@@ -47,7 +47,7 @@ from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, step_committer, tool_phase, turn_state
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.conversations.messages import Text, Usage
-from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
+from kelpie.core.errors import CommitUnknown, InvalidInput, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.permissions.quotas import NOTHING_USED, Quota
@@ -85,6 +85,7 @@ from kelpie.tools.custom import runner as custom_runner
 from kelpie.tools.custom.environments import Environments
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.registry import Tools
+from kelpie.tools.schema.source_reader import SourceReader
 from kelpie.world.cells.port import Cell
 from kelpie.world.keyring import Keyring
 from kelpie.world.sqlite import group_commit
@@ -667,6 +668,20 @@ def what_code_is_refused_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cell_refusals, "_record", record)
 
 
+def a_source_that_could_not_be_read_is_stored(patch: pytest.MonkeyPatch) -> None:
+    original = SourceReader._read
+
+    async def read(self: SourceReader, task: str, text: str, arguments: Any = None) -> Any:
+        try:
+            return await original(self, task, text, arguments)
+        except InvalidInput as error:
+            if "process" not in error.remedy and "memory" not in error.remedy:
+                raise
+            return {"name": text.split()[1].partition("(")[0], "description": "", "parameters": {}}
+
+    patch.setattr(SourceReader, "_read", read)
+
+
 def everybody_installs_the_same_packages(patch: pytest.MonkeyPatch) -> None:
     original = Environments._installed
 
@@ -785,7 +800,7 @@ MUTATIONS = (
     Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 3, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 0, 5),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
-    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 1, 20, "no change of the rules is lost"),
+    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 11, 20, "no change of the rules is lost"),
     Mutation(
         an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 3, 10, "a link is as its client was told"
     ),
@@ -834,6 +849,13 @@ MUTATIONS = (
     Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 0, 5, "a passport is for its own call"),
     Mutation(a_passport_is_not_taken_back, _DOORS, 0, 5, "no passport outlives its call"),
     Mutation(code_may_ask_whom_it_works_for, _DOORS, 1, 5, "a ring is refused|nobody waits for the time-out"),
+    Mutation(
+        a_source_that_could_not_be_read_is_stored,
+        _TOOLBOXES,
+        0,
+        20,
+        "what does not compile is not stored",
+    ),
     Mutation(everybody_installs_the_same_packages, "tools-made-anew", 0, 5, "a set is installed once"),
     Mutation(a_new_version_of_a_tool_is_told_to_nobody, "tools-made-anew", 1, 10, "the next call sees the new code"),
     Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 1, 10, "what code uses is recorded"),

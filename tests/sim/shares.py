@@ -37,6 +37,8 @@ LONG = (
     "permissions-race-calls",
     "tools-made-anew",
 )
+SHARE_OF_FLOODS = 4
+FLOODS = ("one-organization-floods", "one-slot-for-two-organizations")  # every run has many of each kind of job
 SHARE_OF_MEMORY = 6
 MEMORY = (
     "passages-under-storage-faults",
@@ -45,8 +47,6 @@ MEMORY = (
     "memory-crashes",
     "storage-corruption",
     "tools-in-cells",
-    "one-organization-floods",
-    "one-slot-for-two-organizations",
     "code-that-calls-back",
     "limits-and-kept-results",
 )
@@ -54,7 +54,7 @@ MEMORY = (
 
 def share_of(name: str) -> int:
     """How many seeds a scenario gets: every plot must have its turn."""
-    shares = ((MEMORY, SHARE_OF_MEMORY), (LONG, SHARE_OF_LONG), (RARE, SHARE_OF_RARE))
+    shares = ((FLOODS, SHARE_OF_FLOODS), (MEMORY, SHARE_OF_MEMORY), (LONG, SHARE_OF_LONG), (RARE, SHARE_OF_RARE))
     share = next((share for names, share in shares if name in names), SHARE)
     return max(share, len(SCENARIOS[name].plots))
 

@@ -141,3 +141,11 @@ def test_whatever_was_stored_as_a_schema_breaks_no_call(schema: Any, value: Any)
     for parameters in (schema, {"properties": {"x": schema}, "required": schema, "$defs": schema}):
         with contextlib.suppress(ToolError):
             check_arguments({"parameters": parameters}, {"x": value})
+
+
+@pytest.mark.parametrize("null", [True, False])
+def test_choices_within_choices_do_not_multiply(null: bool) -> None:
+    choice = {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}]}
+    parameters = {"type": "object", "properties": {"x": choice}, "$defs": {"A": choice}}
+    with pytest.raises(ToolError, match="more than 20000 steps"):
+        check_arguments({"name": "f", "parameters": parameters}, {"x": None if null else 1})

@@ -31,9 +31,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 def runner(world: World, stderr: bytes, code: int) -> CodeRunner:
     ended = JobResult(JobEnding.finished, code, None, b"a\0b", stderr, 1, cpu_us=5, memory_peak_bytes=6)
-    return CodeRunner(
-        BareSandbox(lambda job: ended), ApiCallback(Passports(world.ids, world.clock), world.clock), Environments(None)
-    )
+    callback = ApiCallback(Passports(world.ids, world.clock), world.clock)
+    return CodeRunner(BareSandbox(lambda job: ended), callback, Environments(None), world.workers)
 
 
 @pytest.mark.parametrize(("said", "code"), [(NO_TYPES, 0), (MISSING.encode(), MISSING_CODE)])

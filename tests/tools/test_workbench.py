@@ -30,7 +30,11 @@ from kelpie.tools.custom.environments import Environments
 from kelpie.tools.custom.result_cache import KEPT_US, RESULTS_MAX, ResultCache, result_key
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.tools.custom.tool_environment import ToolEnvironment
+from kelpie.tools.schema import source_program
+from kelpie.tools.schema.source_reader import SourceReader
 from kelpie.world.database import Tx
+from kelpie.world.files.uploads import Upload
+from kelpie.world.workers.port import WorkerProgram
 from kelpie.world.world import World
 from tests.tools.bare_sandbox import BareSandbox
 from tests.tools.workshop import ANN, BEN, NOW, make_agent, open_world
@@ -39,8 +43,23 @@ TOOL = ToolId("tool-00000000-0000-4000-8000-000000000001")
 SQUARE = 'def square(x: int) -> int:\n    """Squares.\n\n    Args:\n        x: it\n    """\n    return x * x\n'
 
 
+class DirectWorkers:
+    """Answers at once, so that a test can make a tool without a loop."""
+
+    async def ask(self, program: WorkerProgram, request: bytes | Upload, owner: str) -> bytes:
+        assert isinstance(request, bytes)
+        return source_program.answer(request)
+
+    async def close(self) -> None:
+        return
+
+
 def tool(source: str = SQUARE, **fields: Any) -> Tool:
-    return make(NewTool(source, **fields), TOOL, NOW)
+    try:
+        make(SourceReader(DirectWorkers(), DEFAULT_ORGANIZATION), NewTool(source, **fields), TOOL, NOW).send(None)
+    except StopIteration as made:
+        return made.value
+    raise AssertionError("the reader answers at once")
 
 
 def plain(name: str, body: str, signature: str = "") -> str:
@@ -396,6 +415,7 @@ async def test_an_older_node_gets_help_with_typescript(world: World) -> None:
     await CustomToolRunner(world, sandbox, Environments(shelf), way_back(world))(typed, call(), {"a": 1, "b": 2})
     (wanted,) = shelf.installed
     assert wanted.index == "npm" and wanted.lines[0].startswith("amaro@")
+    assert wanted.integrity[0][0] == wanted.lines[0] and wanted.integrity[0][1].startswith("sha512-")
     request = json.loads(sandbox.jobs[0].request)
     assert (sandbox.jobs[0].runner, request["order"], request["typescript"]) == ("node", ["b", "a"], True)
     assert [mount.target for mount in sandbox.jobs[0].mounts] == ["/node_modules"]

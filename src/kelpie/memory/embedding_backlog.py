@@ -37,7 +37,8 @@ START_BUSY_S = 30.0  # more, while agents are at work from the start
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
 REST_BUSY = 20.0  # while agents are at work
-_KINDS: tuple[Kind, ...] = ("passage", "fact", "message", "tool")
+_KINDS_BUT_TOOLS: tuple[Kind, ...] = ("passage", "fact", "message")
+_KINDS: tuple[Kind, ...] = (*_KINDS_BUT_TOOLS, "tool")
 _NS = 1e9
 _LAST = 2**62
 
@@ -88,23 +89,25 @@ class EmbeddingBacklog:
     async def work(self) -> bool:
         """Does one piece of what is to be done; False when there is nothing. Raises StorageError."""
         default = await self._embeddings.default()
-        for kind in _KINDS:
-            if kind == "tool" and not self._embeddings.asked:
-                continue  # every server has some: for their sake alone no model is loaded
-            piece = await self._world.database.read(lambda tx, kind=kind: self._next(tx, kind, default))
-            if piece is not None:
-                await self._embed(piece)
-                return True
-        return False
+        # Every server has tools: for their sake alone no model is loaded.
+        kinds = _KINDS if self._embeddings.asked else _KINDS_BUT_TOOLS
+        piece = await self._world.database.read(lambda tx: self._next(tx, kinds, default))
+        if piece is None:
+            return False
+        await self._embed(piece)
+        return True
 
-    def _next(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
+    def _next(self, tx: Tx, kinds: Sequence[Kind], default: str | None) -> _Piece | None:
         """The next items. Those without any vector go first: vector search cannot find them at all."""
-        return self._bare(tx, kind, default) or self._changing(tx, kind, default)
+        pieces = (self._bare(tx, kind, default) or self._changing(tx, kind, default) for kind in kinds)
+        return next((piece for piece in pieces if piece is not None), None)
 
     def _bare(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
         before = _LAST
         for _ in range(PAGES_MAX):
             found = embedding_coverage.unembedded(tx, kind, before, PAGE)
+            if not found:
+                return None
             scopes = list(dict.fromkeys(scope for _, scope, _ in found))
             meant = embedding_models.selected_for(tx, kind, scopes, default)
             used = vector_rows.models_of(tx, kind, scopes)

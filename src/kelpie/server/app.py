@@ -12,6 +12,7 @@ from kelpie.server.edge.authentication import AuthenticationMiddleware
 from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
+from kelpie.server.http.body_limits import BodyLimits
 from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
@@ -156,7 +157,9 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     app.add_middleware(
         RequestGuard,
         hosts=[settings.host],
-        body_bytes_max=settings.body_bytes_max,
+        limits=BodyLimits(
+            images=settings.body_bytes_max, plain=settings.json_bytes_max, uploads=settings.upload_bytes_max
+        ),
         stall_s=settings.stall_s,
         protected=settings.protected,
     )

@@ -7,11 +7,14 @@ from kelpie.world.cells.port import Cells
 from kelpie.world.clock import Clock
 from kelpie.world.database import Database
 from kelpie.world.embedding.port import Embedder
+from kelpie.world.files.uploads import DirectoryUploads, Uploads
 from kelpie.world.files.workspaces import Workspaces
 from kelpie.world.http.port import Http
 from kelpie.world.ids import Ids
 from kelpie.world.keyring import Keyring
 from kelpie.world.processes.processes import Processes
+from kelpie.world.workers.port import Workers
+from kelpie.world.workers.processes import ProcessWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class World:
     database: Database
     http: Http
     processes: Processes
+    uploads: Uploads = field(default_factory=DirectoryUploads)
+    workers: Workers = field(default_factory=ProcessWorkers)  # starts nothing before it is asked
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
     workspaces: Workspaces | None = None  # None: agents have no files of their own

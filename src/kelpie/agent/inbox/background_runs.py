@@ -82,7 +82,7 @@ class BackgroundRuns:
             check_page(send, self._settings.max_steps)
         if not send_preparation.is_plain(send):
             shared = self._world, self._models, self._settings, self._organization
-            send = await send_preparation.prepare(*shared, agent_id, send)
+            send = await send_preparation.prepare(*shared, agent_id, send, self._passport)
         run = Run(
             id=self._world.ids.new(RunId),
             agent_id=agent_id,

@@ -64,7 +64,7 @@ class MessageSender:
             check_page(send, self._settings.max_steps)
         if not send_preparation.is_plain(send):
             shared = self._world, self._models, self._settings, self._organization
-            send = await send_preparation.prepare(*shared, agent_id, send)
+            send = await send_preparation.prepare(*shared, agent_id, send, self._passport)
         named = not send.answers and duplicate_sends.can_come_again(send)  # answers are known by their calls
         if named and (known := await self._known(agent_id, send)) is not None:
             return known

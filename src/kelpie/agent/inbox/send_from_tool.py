@@ -7,6 +7,7 @@ message could never be answered, and it is refused before anything is stored.
 from contextlib import ExitStack
 from dataclasses import replace
 
+from kelpie.agent.inbox import image_inputs
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.turn.send_request import DEFAULT_LANE, NOBODY_WAITS, SendRequest
 from kelpie.core.access.passports import Passport
@@ -19,9 +20,11 @@ from kelpie.core.time import Micros
 def on_behalf(send: SendRequest, other: AgentId, passport: Passport) -> SendRequest:
     """The send, with the agents that wait for its answer.
 
-    Raises Conflict for a cycle and when the chain is spent, and Forbidden for what is more than saying something.
+    Raises Conflict for a cycle and when the chain is spent, and Forbidden for what is more than saying something and
+    for an image at a host that the code may not reach itself.
     """
     _check_plain(send)
+    image_inputs.check_egress(send.messages, passport)
     chain = passport.chain
     if other in chain.waiting:
         raise Conflict(

@@ -10,6 +10,7 @@ from kelpie.agent.definition import creation, loaded_agent
 from kelpie.agent.inbox import image_inputs
 from kelpie.agent.live.live_agent import LiveConversation, chooser
 from kelpie.agent.turn.send_request import SendRequest
+from kelpie.core.access.passports import Passport
 from kelpie.core.agents.agent import Agent, ModelChoice
 from kelpie.core.agents.turn_overrides import TurnOverrides
 from kelpie.core.errors import InvalidInput
@@ -26,9 +27,18 @@ def is_plain(send: SendRequest) -> bool:
 
 
 async def prepare(
-    world: World, models: Models, settings: Settings, organization: OrganizationId, agent_id: AgentId, send: SendRequest
+    world: World,
+    models: Models,
+    settings: Settings,
+    organization: OrganizationId,
+    agent_id: AgentId,
+    send: SendRequest,
+    passport: Passport | None = None,
 ) -> SendRequest:
-    """The send with its model found and its images ready. Raises NotFound, InvalidInput, ModelError, StorageError."""
+    """The send with its model found and its images ready; the passport is of the tool code that sends it.
+
+    Raises NotFound, InvalidInput, Forbidden, ModelError, StorageError.
+    """
 
     def read(tx: Tx) -> loaded_agent.AgentSnapshot:
         row_ownership.agent(tx, organization, agent_id)
@@ -41,7 +51,8 @@ async def prepare(
         choice = await _choice(models, settings, agent, send.override_model)
         send, handle = replace(send, override=replace(send.override or TurnOverrides(), model=choice)), choice.handle
     if image_inputs.has_images(send.messages):
-        send = replace(send, messages=await image_inputs.settled(world.http, models, handle, send.messages))
+        messages = await image_inputs.settled(world.http, models, handle, send.messages, passport)
+        send = replace(send, messages=messages)
     return send
 
 

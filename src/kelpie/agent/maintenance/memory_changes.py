@@ -23,11 +23,13 @@ from kelpie.agent.maintenance.restore_plan import (
 )
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import CallerError, CommitUnknown, Conflict, KelpieError, NotFound, StorageError
-from kelpie.core.ids import AgentId, OrganizationId
-from kelpie.core.memory.checkpoints import RestoreResult, unseal
+from kelpie.core.ids import AgentId, OrganizationId, UserId
+from kelpie.core.memory.checkpoint_pieces import joined
+from kelpie.core.memory.checkpoints import RestoreResult, sections
 from kelpie.core.time import Micros
 from kelpie.observe import logs
 from kelpie.storage.agents import agents, ownership_fence
+from kelpie.storage.checkpoints import authors as checkpoint_authors
 from kelpie.storage.checkpoints import changes
 from kelpie.storage.checkpoints.blocks import Target
 from kelpie.storage.checkpoints.changes import PART_BYTES, MemoryChange
@@ -77,12 +79,14 @@ class MemoryChanges:
 
     # --- the two kinds -------------------------------------------------------------------------------------------
 
-    async def restore(self, target: Target, document: bytes, check: Check) -> RestoreResult:
-        """Replaces the memory by that of a document, which has been checked. `check` runs in the deciding transaction.
+    async def restore(self, target: Target, document: bytes, user: UserId, check: Check) -> RestoreResult:
+        """Replaces the memory by that of a document in pieces, which has been checked.
+
+        `user` is put in place of authors of other organizations; `check` runs in the deciding transaction.
 
         Raises what `check` raises, Conflict, and StorageError; CommitUnknown when it goes on without the caller.
         """
-        request = {"kind": "restore", "target": target_to_json(target)}
+        request = {"kind": "restore", "target": target_to_json(target), "user": user}
         return await self._change(target.agent_id, target.organization, request, document, target.change.at, check)
 
     async def reset(
@@ -249,7 +253,9 @@ def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites:
     agents.require(tx, agent_id)
     if request["kind"] == "restore":
         target = target_from_json(agent_id, change.organization, request["target"])
-        return plan_writes(tx, target, read_plan(unseal(changes.document(tx, agent_id), agent_id), agent_id))
+        memory = sections(joined(changes.document(tx, agent_id)), agent_id)
+        checkpoint_authors.replace_foreign(tx, memory, change.organization, UserId(request["user"]))
+        return plan_writes(tx, target, read_plan(memory, agent_id))
     first = [message_from_json(each) for each in request["first"]]
     return PlannedWrites(
         RestoreResult(), [*history_pieces(tx, agent_id), one(partial(begin_history, agent_id=agent_id, first=first))]

@@ -4,6 +4,7 @@ Everything is a read or a small transaction, after which the live activation rel
 turn.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -55,6 +56,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 ALL = AgentQuery(show_hidden=True)
+_MANY = 1000
 
 
 class Agents:
@@ -102,6 +104,8 @@ class Agents:
         made = creation.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
         secrets = creation.make_secrets(new.secrets, ids, now)
         sealing = self._sealing(secrets)
+        if len(new.initial_messages or ()) > _MANY:
+            await asyncio.sleep(0)  # reading and making thousands of messages is too much for one go
         first = creation.first_messages(agent_id, spec, new.initial_messages, ids, now)
         names = (*creation.own_tools(new, spec), *new.tools)
         companion = self._companion(now) if new.enable_sleeptime else None
@@ -279,6 +283,8 @@ class Agents:
         keyring = self._world.keyring
 
         def read(tx: Tx) -> list[AgentView]:
-            return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include, keyring)
+            return agent_views.page(
+                tx, agents.select_agents(tx, self._organization, query), include, query.page, keyring
+            )
 
         return [self.with_status(view) for view in await self._world.database.read(read)]

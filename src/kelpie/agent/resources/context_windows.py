@@ -30,7 +30,9 @@ class ContextWindows:
 
         def read(tx: Tx) -> WindowUsage:
             row_ownership.agent(tx, self._organization, agent_id)
-            return overview.of_agent(tx, agent_id, conversation or "", now)
+            seen = overview.of_agent(tx, agent_id, conversation or "", now)
+            _ = seen.tokens  # counted here, where reads run, and kept: the texts may be long
+            return seen
 
         return await self._world.database.read(read)
 

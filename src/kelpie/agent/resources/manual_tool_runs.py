@@ -36,6 +36,7 @@ from kelpie.tools.calls.outcome_text import within
 from kelpie.tools.custom.definition import make
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.tools.custom.tool_environment import organization_variables
+from kelpie.tools.schema.source_reader import SourceReader
 from kelpie.world.database import Tx
 
 NO_SANDBOX = "its code needs a sandbox, and this server has none."
@@ -104,7 +105,8 @@ class ManualToolRuns:
         ours, organization = self._dependencies, self._caller.organization_id
         world = ours.world
         now = world.clock.now()
-        tool = make(new, world.ids.new(ToolId), now, self._caller)
+        sources = SourceReader(world.workers, organization)
+        tool = await make(sources, new, world.ids.new(ToolId), now, self._caller)
         if name is not None:
             tool = replace(tool, name=name)
 

@@ -123,7 +123,7 @@ class Runs:
 
         def read(tx: Tx) -> list[Message]:
             row_ownership.run(tx, self._organization, run_id)
-            return _slice(messages.of_run(tx, run_id), page)
+            return messages.get_within(tx, _slice(messages.ids_of_run(tx, run_id), page), page.bytes_max)
 
         return await self._database.read(read)
 
@@ -135,7 +135,7 @@ class Runs:
                 row_ownership.step(tx, self._organization, step_id)
             except NotFound:
                 return []
-            return _slice(messages.of_step(tx, step_id), page)
+            return messages.get_within(tx, _slice(messages.ids_of_step(tx, step_id), page), page.bytes_max)
 
         return await self._database.read(read)
 
@@ -153,11 +153,10 @@ class Runs:
         return await self._database.read(lambda tx: runs.select_runs(tx, self._organization, query))
 
 
-def _slice(found: list[Message], page: Page) -> list[Message]:
-    """A page of a short list: the messages of one run are bounded by its steps."""
-    ordered = found[::-1] if page.descending else found
-    ids: list[str] = [m.id for m in ordered]
+def _slice(found: list[str], page: Page) -> list[str]:
+    """A page of a short list of ids: the messages of one run are bounded by its steps."""
+    ids = found[::-1] if page.descending else found
     start = ids.index(page.after) + 1 if page.after in ids else 0
     stop = ids.index(page.before) if page.before in ids else len(ids)
-    window = ordered[start:stop]
+    window = ids[start:stop]
     return window if page.limit is None else window[: page.limit]

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, IdentityId, OrganizationId
+from kelpie.core.json_limits import LISTED
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 
@@ -89,5 +91,12 @@ class IdentityQuery:
 
 
 def merged(there: tuple[Property, ...], given: tuple[Property, ...]) -> tuple[Property, ...]:
-    """The properties after a change: an existing key keeps its position and gets the new value."""
-    return tuple({each.key: each for each in (*there, *given)}.values())
+    """The properties after a change: an existing key keeps its position and gets the new value. Raises InvalidInput
+    when they are too many or too large together.
+    """
+    after = tuple({each.key: each for each in (*there, *given)}.values())
+    try:
+        LISTED.check([[each.key, each.value] for each in after])
+    except ValueError as error:
+        raise InvalidInput("properties", f"all properties of an identity together: {error}") from None
+    return after

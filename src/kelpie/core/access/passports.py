@@ -24,3 +24,4 @@ class Passport:
     step_id: StepId | None = None
     tool: str | None = None  # the name that was called
     conversation_id: str | None = None
+    egress: tuple[str, ...] = ()  # the hosts that the code may reach, and to which it may refer in a message

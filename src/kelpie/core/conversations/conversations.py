@@ -75,3 +75,4 @@ class ThreadQuery:
     before: MessageId | None = None
     descending: bool = True
     group_id: str | None = None
+    bytes_max: int | None = None  # the answer ends early where its messages have more

@@ -229,6 +229,7 @@ class MessageQuery:
     run_id: RunId | None = None
     step_id: StepId | None = None
     conversation_id: str | None = None  # None = all, "default" = the unthreaded ones
+    bytes_max: int | None = None  # the answer ends early where its messages have more
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ not attacks: the reader of a checkpoint must check every value in it.
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ from kelpie.core.time import Micros
 FORMAT = "kelpie-memory-checkpoint"
 VERSION = 1
 FIELD = "checkpoint"
+
+_LEVELS = 4  # down to the rows of the archive
 
 Memory = dict[str, Any]  # section -> what it holds
 
@@ -55,14 +58,11 @@ def seal(agent_id: AgentId, name: str, taken_at: Micros, memory: Memory) -> byte
         "taken_at": taken_at,
         "memory": memory,
     }
-    return orjson.dumps({**document, "checksum": _checksum(document)})
+    return b"".join(_written({**document, "checksum": _checksum(document)}, _LEVELS))
 
 
-def unseal(raw: bytes, agent_id: AgentId) -> Memory:
-    """The sections of a document for this agent, not checked yet.
-
-    Raises InvalidInput naming the fault of the document.
-    """
+def opened(raw: bytes) -> dict[str, Any]:
+    """The document without its checksum. Raises InvalidInput naming the fault of the document."""
     try:
         parsed: Any = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -75,8 +75,17 @@ def unseal(raw: bytes, agent_id: AgentId) -> Memory:
     if document.get("version") != VERSION:
         told = f"has version {str(document.get('version'))[:20]}, but this server reads version {VERSION}"
         raise InvalidInput(FIELD, told)
-    if document.pop("checksum", None) != _checksum(document):
+    try:
+        matches = document.pop("checksum", None) == _checksum(document)
+    except orjson.JSONEncodeError:
+        raise InvalidInput(FIELD, "is nested too deeply to be written back") from None
+    if not matches:
         raise InvalidInput(FIELD, "does not match its checksum, so it was changed or truncated; use another copy")
+    return document
+
+
+def sections(document: dict[str, Any], agent_id: AgentId) -> Memory:
+    """The sections of a document for this agent, not checked yet. Raises InvalidInput."""
     if document.get("agent_id") != agent_id:
         told = f"belongs to another agent, {str(document.get('agent_id'))[:60]}; restore it there"
         raise InvalidInput(FIELD, told)
@@ -86,5 +95,24 @@ def unseal(raw: bytes, agent_id: AgentId) -> Memory:
 
 
 def _checksum(document: dict[str, Any]) -> str:
-    raw = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    found = hashlib.sha256()
+    for piece in _written(document, _LEVELS, orjson.OPT_SORT_KEYS):
+        found.update(piece)
+    return f"sha256:{found.hexdigest()}"
+
+
+def _written(value: Any, levels: int, option: int = 0) -> Iterator[bytes]:
+    """The JSON of a document in pieces, the same bytes as in one: a whole one would keep other threads waiting."""
+    if not levels or not isinstance(value, dict | list) or not value:
+        yield orjson.dumps(value, option=option)
+    elif isinstance(value, list):
+        for number, item in enumerate(cast("list[Any]", value)):
+            yield b"," if number else b"["
+            yield from _written(item, levels - 1, option)
+        yield b"]"
+    else:
+        members = cast("dict[str, Any]", value)
+        for number, name in enumerate(sorted(members) if option else members):
+            yield (b"," if number else b"{") + orjson.dumps(name) + b":"
+            yield from _written(members[name], levels - 1, option)
+        yield b"}"

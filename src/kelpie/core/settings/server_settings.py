@@ -88,9 +88,25 @@ class ServerSettings:
     )
     body_bytes_max: int = setting(
         "server.body_bytes_max",
-        "Maximum size of a request body; larger requests get a 413.",
+        "Maximum size of a request body that may hold images: messages and new agents. Larger requests get a 413.",
         "KELPIE_BODY_BYTES_MAX",
         default=16 * 1024 * 1024,
+        low=1,
+        high=BYTES_MAX,
+    )
+    json_bytes_max: int = setting(
+        "server.json_bytes_max",
+        "Maximum size of any other request body; larger requests get a 413.",
+        "KELPIE_JSON_BYTES_MAX",
+        default=2 * 1024 * 1024,
+        low=1,
+        high=BYTES_MAX,
+    )
+    upload_bytes_max: int = setting(
+        "server.upload_bytes_max",
+        "Maximum size of an upload, such as a checkpoint to restore. Uploads are streamed to disk.",
+        "KELPIE_UPLOAD_BYTES_MAX",
+        default=128 * 1024 * 1024,
         low=1,
         high=BYTES_MAX,
     )

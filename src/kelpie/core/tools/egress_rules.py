@@ -12,6 +12,8 @@ from kelpie.core.errors import InvalidInput
 
 ENTRIES_MAX = 100
 USUAL_PORTS = (80, 443)
+_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?(?:[/?#][!-~]*)?", re.IGNORECASE)
 _ENTRY = re.compile(r"(\*|(?:\*\.)?[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 
 
@@ -42,6 +44,18 @@ def allows(listed: Sequence[EgressEntry], host: str, port: int) -> bool:
     """Checks whether a list allows a host at a port."""
     name = host.lower().rstrip(".")
     return any(entry.covers(name, port) for entry in listed)
+
+
+def destination(url: str) -> tuple[str, int] | None:
+    """The host and port of a web address; None for one whose host two programs could read differently.
+
+    A user name, a backslash, a space or a sign outside ASCII before the path makes it such an address.
+    """
+    match = _URL.fullmatch(url)
+    if match is None:
+        return None
+    port = int(match[3]) if match[3] else _PORTS[match[1].lower()]
+    return match[2].strip("[]").lower().rstrip("."), port
 
 
 def _entry(text: str, field: str) -> EgressEntry:

@@ -43,10 +43,12 @@ class RequiredPackages:
 
     index: Index
     lines: tuple[str, ...]
+    integrity: tuple[tuple[str, str], ...] = ()  # lines whose archive must have this hash, as npm writes it
 
     def key(self, platform: str) -> str:
         """Cache key: equal for the same packages on the same platform."""
-        return hashlib.sha256("\n".join([self.index, platform, *self.lines]).encode()).hexdigest()[:32]
+        told = [self.index, platform, *self.lines, *(f"{line} {each}" for line, each in self.integrity)]
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
 
 
 def needed(index: Index, given: Sequence[Mapping[str, Any]] | None) -> RequiredPackages:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
+from kelpie.server.http.body_limits import BodyLimit, BodyLimits
 from kelpie.server.http.errors import UNKNOWN
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.world.ids import Ids
@@ -23,8 +24,15 @@ from kelpie.world.ids import Ids
 BODY_STALL_S = 60.0  # how long a client may pause within a body
 
 HEADER_BYTES_MAX = 64 * 1024
+QUERY_BYTES_MAX = 60_000  # a thousand ids
+QUERY_FIELDS_MAX = 2048
+PATH_CHARS_MAX = 4096
 
 _HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; send fewer or shorter ones."
+_ADDRESS_TOO_LONG = (
+    f"The URL is too long: its path may have {PATH_CHARS_MAX} characters, its query {QUERY_BYTES_MAX} bytes and "
+    f"{QUERY_FIELDS_MAX} fields. Send several requests."
+)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 CUT_OFF = (
@@ -98,14 +106,14 @@ class RequestGuard:
         self,
         app: ASGIApp,
         hosts: Iterable[str],
-        body_bytes_max: int,
+        limits: BodyLimits,
         *,
         stall_s: float = BODY_STALL_S,
         protected: bool = False,
     ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in (*LOOPBACK, *hosts))
-        self._body_bytes_max = body_bytes_max
+        self._limits = limits
         self._stall_s = stall_s
         self._protected = protected
 
@@ -114,12 +122,14 @@ class RequestGuard:
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif refused := self._refusal(scope):
-            await refused(scope, receive, send)
         else:
-            await self._app(scope, _bounded(receive, self._body_bytes_max, self._stall_s), send)
+            limit = self._limits.of(scope["method"], scope["path"])
+            if refused := self._refusal(scope, limit):
+                await refused(scope, receive, send)
+            else:
+                await self._app(scope, _bounded(receive, limit, self._stall_s), send)
 
-    def _refusal(self, scope: Scope) -> JsonAnswer | None:
+    def _refusal(self, scope: Scope, limit: BodyLimit) -> JsonAnswer | None:
         headers = Headers(scope=scope)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES_MAX:
             return JsonAnswer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
@@ -129,13 +139,16 @@ class RequestGuard:
             )
         if not self._protected and not self._may_ask(scope["method"], headers):
             return JsonAnswer({"detail": "Web pages of other sites may not use this server."}, 403)
+        query = scope["query_string"]
+        if len(query) > QUERY_BYTES_MAX or query.count(b"&") >= QUERY_FIELDS_MAX or len(scope["path"]) > PATH_CHARS_MAX:
+            return JsonAnswer({"detail": _ADDRESS_TOO_LONG}, 414)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return JsonAnswer({"detail": "The URL contains a NUL character; remove it."}, 400)
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
             return JsonAnswer({"detail": "Content-Length: must be a whole number."}, 400, {"Connection": "close"})
-        if len(length) > 18 or int(length) > self._body_bytes_max:
-            return JsonAnswer({"detail": _too_large(self._body_bytes_max)}, 413, {"Connection": "close"})
+        if len(length) > 18 or int(length) > limit.bytes_max:
+            return JsonAnswer({"detail": limit.refusal}, 413, {"Connection": "close"})
         return None
 
     def _may_ask(self, method: str, headers: Headers) -> bool:
@@ -159,7 +172,7 @@ def host_of(authority: str) -> str:
     return text.partition(":")[0]
 
 
-def _bounded(receive: Receive, bytes_max: int, stall_s: float) -> Receive:
+def _bounded(receive: Receive, limit: BodyLimit, stall_s: float) -> Receive:
     seen = 0
     complete = False
 
@@ -176,12 +189,8 @@ def _bounded(receive: Receive, bytes_max: int, stall_s: float) -> Receive:
             ) from None
         seen += len(message.get("body", b""))
         complete = not message.get("more_body", False)
-        if seen > bytes_max:
-            raise HTTPException(413, _too_large(bytes_max), {"Connection": "close"})
+        if seen > limit.bytes_max:
+            raise HTTPException(413, limit.refusal, {"Connection": "close"})
         return message
 
     return receive_bounded
-
-
-def _too_large(bytes_max: int) -> str:
-    return f"The body is larger than {bytes_max} bytes; send less, or raise KELPIE_BODY_BYTES_MAX."

@@ -5,6 +5,7 @@ have none costs more than the dependency itself. The schema is made from what Fa
 dependency that only serves the schema (`schema_only`) is not called at all.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from inspect import iscoroutinefunction
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from fastapi.dependencies.models import Dependant
 from starlette.requests import Request
 
+LARGE = "kelpie_large"  # key of a scope whose body took long to parse and to validate
 _ASKED = "kelpie_request"  # a keyword that no endpoint has
 _SCHEMA_ONLY = "kelpie_schema_only"
 
@@ -45,6 +47,8 @@ def _filled(
 
     async def filled(**values: Any) -> Any:
         request: Request = values[asked] if keep else values.pop(asked)
+        if LARGE in request.scope:
+            await asyncio.sleep(0)
         for name, make in makers:
             made = await make(request)
             if name is not None:

@@ -7,6 +7,7 @@ request that does not validate.
 
 import math
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -97,6 +98,8 @@ _MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
 
 _STORAGE_RETRY_S = 1.0
 _NOT_AGAIN = {"x-should-retry": "false"}  # the SDKs repeat a 409, 429 or 5xx by themselves unless this says no
+_BEGINNING = reprlib.Repr()
+_BEGINNING.maxstring = _BEGINNING.maxother = _BEGINNING.maxlist = _BEGINNING.maxdict = INPUT_CHARS_MAX
 _ID_PATTERN = re.compile(r"\^([a-z_-]+)-\[0-9a-f\]")
 
 
@@ -209,9 +212,22 @@ def _retry_after(seconds: float) -> dict[str, str]:
 def _error_shape(error: Mapping[str, Any]) -> dict[str, Any]:
     """One validation error without its documentation link and without megabytes of input."""
     shown = {key: value for key, value in error.items() if key != "url"}
-    if "input" in shown and len(text := repr(shown["input"])) > INPUT_CHARS_MAX:
+    if "input" in shown and len(text := _shown(shown["input"])) > INPUT_CHARS_MAX:
         shown["input"] = text[:INPUT_CHARS_MAX] + "…"
     return shown
+
+
+def _shown(value: Any) -> str:
+    """The value as Python writes it, or its beginning: to write all of a large one takes too long."""
+    waiting, seen = [value], 0
+    while waiting and seen <= INPUT_CHARS_MAX:
+        one = waiting.pop()
+        seen += len(one) + 1 if isinstance(one, str | bytes | list | dict) else 1
+        if isinstance(one, list | dict) and seen <= INPUT_CHARS_MAX:
+            waiting.extend(one if isinstance(one, list) else [*one, *one.values()])
+    if seen <= INPUT_CHARS_MAX:
+        return repr(value)
+    return repr(value[: INPUT_CHARS_MAX + 1]) if isinstance(value, str | bytes) else _BEGINNING.repr(value)
 
 
 def _example_id(error: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,8 @@
-"""Cursor paging as the query parameters `before`, `after`, `limit`, `order`; Letta's `limit=0` means everything."""
+"""Cursor paging as the query parameters `before`, `after`, `limit`, `order`; Letta's `limit=0` means everything.
+
+A page ends early where its items are larger than `PAGE_BYTES_MAX` together. The SDKs ask for the next page until they
+get an empty one, so they still receive every item.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
@@ -7,7 +11,7 @@ from fastapi import Depends, Query
 
 from kelpie.core.errors import InvalidId, NotFound
 from kelpie.core.ids import MessageId
-from kelpie.core.paging import Page
+from kelpie.core.paging import PAGE_BYTES_MAX, Page
 
 LIMIT_MAX = 10_000
 
@@ -33,7 +37,7 @@ def limit_query(default: int, most: int = LIMIT_MAX, least: int = 0) -> Any:
 def page_of(
     before: str | None, after: str | None, limit: int | None, order: Order, order_by: str = "created_at"
 ) -> Page:
-    return Page(limit or LIMIT_MAX, after, before, order == "desc", order_by)
+    return Page(limit or LIMIT_MAX, after, before, order == "desc", order_by, PAGE_BYTES_MAX)
 
 
 def page_query(limit_default: int, order_default: Order = "desc", limit_max: int = LIMIT_MAX) -> Any:

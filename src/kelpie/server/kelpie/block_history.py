@@ -9,7 +9,7 @@ from kelpie.core.memory.block_history import VERSIONS_SHOWN_MAX, BlockVersion
 from kelpie.memory.block_history import Difference
 from kelpie.memory.diff import unified
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import BlockPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
@@ -42,7 +42,7 @@ async def list_versions(
     before: Annotated[int | None, Query(ge=1, le=_MAX, description="Return only versions before this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=VERSIONS_SHOWN_MAX, description="Maximum number to return.")] = 50,
 ) -> JsonAnswer:
-    return JsonAnswer([version_shape(each) for each in await api.block_history.page(block_id, before, limit)])
+    return await listed(await api.block_history.page(block_id, before, limit), version_shape)
 
 
 @router.get("/{block_id}/history/{version}", summary="Get a version of a block (Kelpie)", response_model=None)

@@ -1,5 +1,5 @@
-"""Checkpoints over HTTP: an agent's whole memory as one document, saved and restored. The document is passed on
-unchanged.
+"""Checkpoints over HTTP: an agent's whole memory as one document, saved and restored. The document is
+streamed to disk and read from there.
 """
 
 from dataclasses import asdict
@@ -34,5 +34,6 @@ async def take(api: CallerApi, agent_id: AgentPath) -> Response:
 async def restore(
     api: CallerApi, agent_id: AgentPath, request: Request, overwrite_shared: Overwrite = False
 ) -> JsonAnswer:
-    document = await request.body()
-    return JsonAnswer(asdict(await api.checkpoints.restore(agent_id, document, overwrite_shared=overwrite_shared)))
+    async with api.world.uploads.receive(request.stream()) as upload:
+        restored = await api.checkpoints.restore(agent_id, upload, overwrite_shared=overwrite_shared)
+    return JsonAnswer(asdict(restored))

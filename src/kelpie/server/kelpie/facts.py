@@ -10,7 +10,7 @@ from kelpie.core.memory.facts import Entity, FactQuery, FactSearch, FoundFact
 from kelpie.core.search_hits import SearchMode
 from kelpie.memory.facts import FactStatus
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import AgentPath, FactPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import moment, timestamp
@@ -55,7 +55,7 @@ async def list_facts(
     if when is None and current:
         when = api.world.clock.now()
     found = await api.facts.select(agent_id, FactQuery(limit, offset, entity, attribute, when))
-    return JsonAnswer([fact_shape(each) for each in found])
+    return await listed(found, fact_shape)
 
 
 @router.get("/{agent_id}/facts/status", summary="Get the status of fact extraction (Kelpie)", response_model=None)
@@ -79,7 +79,7 @@ async def delete_fact(api: CallerApi, agent_id: AgentPath, fact_id: FactPath) ->
 
 @router.get("/{agent_id}/entities", summary="List the entities in an agent's facts (Kelpie)", response_model=None)
 async def list_entities(api: CallerApi, agent_id: AgentPath, limit: Limit = 50, offset: Offset = 0) -> JsonAnswer:
-    return JsonAnswer([entity_shape(each) for each in await api.facts.entities(agent_id, limit, offset)])
+    return await listed(await api.facts.entities(agent_id, limit, offset), entity_shape)
 
 
 def fact_shape(found: FoundFact) -> dict[str, Any]:

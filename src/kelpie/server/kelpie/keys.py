@@ -10,9 +10,10 @@ from kelpie.core.access.credential_scopes import ApiKey, NewKey, Scope
 from kelpie.core.ids import AgentId, UserId
 from kelpie.core.time import from_datetime
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import KeyPath
+from kelpie.server.http.request_limits import Links
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
 
@@ -27,7 +28,7 @@ class CreateKey(BaseModel):
         [Scope.write], description="`read`, `write` (includes read) or `admin` (includes both)."
     )
     user_id: str | None = Field(None, description="The owner of the key. Defaults to the caller.")
-    agent_ids: list[str] | None = Field(
+    agent_ids: Links | None = Field(
         None,
         min_length=1,
         max_length=1000,
@@ -51,7 +52,7 @@ async def create(api: CallerApi, body: CreateKey) -> JsonAnswer:
 
 @router.get("", summary="List API keys, without their secrets (Kelpie)", response_model=None)
 async def list_keys(api: CallerApi, page: Page50) -> JsonAnswer:
-    return JsonAnswer([key_shape(each) for each in await api.api_keys.page(page)])
+    return await listed(await api.api_keys.page(page), key_shape)
 
 
 @router.get("/{key_id}", summary="Get an API key, without its secret (Kelpie)", response_model=None)

@@ -6,13 +6,13 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict
 
 from kelpie.core.ids import RunId
-from kelpie.core.paging import Page
+from kelpie.core.paging import PAGE_BYTES_MAX, Page
 from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord, ToolUsage
 from kelpie.core.permissions.policies import Policy
 from kelpie.core.permissions.quotas import cpu_seconds
 from kelpie.core.tools.tools import ToolQuery
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
@@ -88,7 +88,7 @@ async def agent_calls(
     run_id: str | None = None,
 ) -> JsonAnswer:
     query = CallQuery(limit, before, tool, outcome, RunId.parse(run_id) if run_id is not None else None)
-    return JsonAnswer([call_shape(call) for call in await api.permissions.calls(query, agent_id)])
+    return await listed(await api.permissions.calls(query, agent_id), call_shape)
 
 
 @registry.get("/tools", summary="List tools with their capabilities and permissions (Kelpie)", response_model=None)
@@ -99,13 +99,15 @@ async def list_tools(
     before: str | None = None,
     order: Literal["asc", "desc"] = "desc",
 ) -> JsonAnswer:
-    found = await api.permissions.registry(ToolQuery(Page(limit, after, before, order == "desc")))
-    return JsonAnswer([_registered(each) for each in found])
+    found = await api.permissions.registry(
+        ToolQuery(Page(limit, after, before, order == "desc", bytes_max=PAGE_BYTES_MAX))
+    )
+    return await listed(found, _registered)
 
 
 @registry.get("/tools/usage", summary="Get the usage of each tool (Kelpie)", response_model=None)
 async def tool_usage(api: CallerApi, hours: Annotated[int, Query(ge=1, le=HOURS_MAX)] = 24) -> JsonAnswer:
-    return JsonAnswer([usage_shape(each) for each in await api.permissions.usage(hours)])
+    return await listed(await api.permissions.usage(hours), usage_shape)
 
 
 @registry.get("/tools/calls", summary="List the tool calls of all agents (Kelpie)", response_model=None)
@@ -117,7 +119,7 @@ async def list_calls(
     outcome: CallOutcome | None = None,
 ) -> JsonAnswer:
     calls = await api.permissions.calls(CallQuery(limit, before, tool, outcome))
-    return JsonAnswer([call_shape(call) for call in calls])
+    return await listed(calls, call_shape)
 
 
 @registry.get("/policy", summary="Get the organization's tool policy (Kelpie)", response_model=None)

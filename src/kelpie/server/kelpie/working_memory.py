@@ -17,9 +17,9 @@ from kelpie.core.memory.working_memory import (
     Order,
     WorkingMemoryEntry,
 )
-from kelpie.core.paging import Page
+from kelpie.core.paging import PAGE_BYTES_MAX, Page
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Order as Direction
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
@@ -112,14 +112,14 @@ async def list_entries(
     order_by: Order = "key",
 ) -> JsonAnswer:
     query = EntryQuery(
-        Page(limit, after, before, order == "desc", order_by),
+        Page(limit, after, before, order == "desc", order_by, PAGE_BYTES_MAX),
         prefix,
         updated_after=moment("updated_after", updated_after),
         updated_before=moment("updated_before", updated_before),
         created_after=moment("created_after", created_after),
         created_before=moment("created_before", created_before),
     )
-    return JsonAnswer([entry_shape(entry) for entry in await api.working_memory.page(agent_id, query)])
+    return await listed(await api.working_memory.page(agent_id, query), entry_shape)
 
 
 @router.delete("", summary="Clear an agent's working memory (Kelpie)", response_model=None)

@@ -10,6 +10,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.sim.faults import Fault, Faults
@@ -51,6 +52,7 @@ class SimEmbedder:
         return
 
 
+@lru_cache(maxsize=4096)
 def vector_of(text: str, dimensions: int) -> bytes:
     """The unit vector of a text, as little-endian 32-bit floats: each of its words is a direction."""
     values = [0.0] * dimensions

@@ -18,6 +18,8 @@ from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.ports.embedder import SimEmbedder
 from kelpie.sim.ports.processes import Program, SimProcesses
+from kelpie.sim.ports.uploads import SimUploads
+from kelpie.sim.ports.workers import SimWorkers
 from kelpie.world.ids import SeededIds
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.world import World
@@ -39,6 +41,7 @@ class SimWorld:
         self.internet = Internet(self.network)
         self._programs = programs
         self.code: Code = no_code  # what runs in cells
+        self.worker_s = (0.0, 0.0)  # range of the time that a worker process takes for a request
         self.ahead_s = 0.0  # time that has gone by on the wall clocks of all nodes at once, between two moments
         self._lives: dict[str, int] = {}
 
@@ -58,6 +61,8 @@ class SimWorld:
             http=http,
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
+            uploads=SimUploads(),
+            workers=SimWorkers(self.loop, self.faults, node, lambda: self.worker_s),
             cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
             keyring=Keyring([Key(bytes(KEY_BYTES))]),  # a scenario about keys gives its own
         )

@@ -11,6 +11,7 @@ from sqlalchemy import JSON, Boolean, Column, Float, Integer, Table
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import Id
+from kelpie.core.json_limits import METADATA
 from kelpie.core.time import from_datetime
 from kelpie.storage.rows.checksums import ChecksummedJson
 
@@ -95,6 +96,7 @@ def _check(column: Column[Any], value: Any, where: str) -> None:
             raise InvalidInput(where, "must not be null")
     elif isinstance(column.type, _JSON):
         plain(value, where)
+        _check_size(column.name, value, where)
     elif isinstance(column.type, Boolean):
         _require(isinstance(value, bool), where, "true or false")
     elif isinstance(column.type, Float):
@@ -103,6 +105,15 @@ def _check(column: Column[Any], value: Any, where: str) -> None:
         _check_whole(column.name, value, where)
     else:
         _require(isinstance(value, str) and "\0" not in value, where, "text without NUL characters")
+
+
+def _check_size(name: str, value: Any, where: str) -> None:
+    if name != "metadata":
+        return
+    try:
+        METADATA.check(value)
+    except ValueError as error:
+        raise InvalidInput(where, str(error)) from None
 
 
 def _check_whole(name: str, value: Any, where: str) -> None:

@@ -21,6 +21,7 @@ from kelpie.search.items import ItemQuery, Near, NearestItems
 from kelpie.search.tables import search_items, search_scopes
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.conversations.message_rows import from_row
+from kelpie.storage.rows.row_bytes import row_bytes, within_bytes
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
@@ -44,6 +45,8 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     ),
     "not_step": or_(_M.step_id.is_(None), _M.step_id != bindparam("not_step")),
 }
+SEARCH_BYTES_MAX = 16 * 1024 * 1024  # of the messages in one answer; worse ones are left out beyond it
+_PIECE = 50
 
 # --- listed ---------------------------------------------------------------------------------------------------------
 
@@ -75,7 +78,7 @@ def select_all(
             bound |= _position(tx, organization, cursor, name)
             cursors.append(name)
     rows = tx.execute(_listing(tuple(used), tuple(cursors), query.descending), bound)
-    found = [from_row(row) for row in rows]
+    found = [from_row(row) for row in within_bytes(rows, query.bytes_max)]
     return found[::-1] if query.descending else found
 
 
@@ -178,14 +181,26 @@ def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Se
     used = _given(wanted)
     bound: Mapping[str, Any] = {"organization": organization, **used}
     if not wanted.text.strip():
-        rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
+        rows = within_bytes(tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit}), SEARCH_BYTES_MAX)
         return [(message, None) for message in map(from_row, rows)]
     only = Only(_condition(tuple(used)), bound, _AGENTS)
     hits = items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)
     # The nearest were found before; access to them is checked again here.
-    rows = tx.execute(_these(tuple(used)), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
-    found = {row.id: from_row(row) for row in rows}
+    found = _found(tx, _these(tuple(used)), bound, [hit.id for hit in hits])
     return [(found[hit.id], hit) for hit in hits if hit.id in found]
+
+
+def _found(tx: Tx, statement: Select[Any], bound: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Message]:
+    """The messages with these ids, best first, as far as they have a bounded size together."""
+    found: dict[str, Message] = {}
+    size = 0
+    for start in range(0, len(ids), _PIECE):
+        for row in tx.execute(statement, {**bound, "ids": list(ids[start : start + _PIECE])}):
+            found[row.id] = from_row(row)
+            size += row_bytes(row)
+        if size > SEARCH_BYTES_MAX:
+            break
+    return found
 
 
 _SCOPES = (

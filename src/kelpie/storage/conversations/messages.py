@@ -20,6 +20,7 @@ from kelpie.search import items
 from kelpie.search.text import fulltext
 from kelpie.storage.conversations import contexts, fact_progress
 from kelpie.storage.conversations.message_rows import from_row, rewritten, to_row
+from kelpie.storage.rows.row_bytes import row_bytes, within_bytes
 from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
 
@@ -97,6 +98,7 @@ def get(tx: Tx, message_id: MessageId) -> Message:
     return found
 
 
+_FEW = 8  # messages that are read together where they may be large
 _MANY = select(messages).where(messages.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -107,6 +109,23 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Message]:
         rows = tx.execute(_MANY, {"ids": list(ids[start : start + _ID_CHUNK])})
         found.update((row.id, from_row(row)) for row in rows)
     return [found[i] for i in ids if i in found and not found[i].lost]
+
+
+def get_within(tx: Tx, ids: Sequence[str], bytes_max: int | None) -> list[Message]:
+    """The first messages with these ids, in the requested order, that have at most this many bytes together; always the
+    first one.
+    """
+    found: list[Message] = []
+    size = 0
+    for start in range(0, len(ids), _FEW):
+        piece = ids[start : start + _FEW]
+        rows = {row.id: row for row in tx.execute(_MANY, {"ids": list(piece)})}
+        for row in (rows[message_id] for message_id in piece if message_id in rows):
+            size += row_bytes(row)
+            if found and bytes_max is not None and size > bytes_max:
+                return found
+            found.append(from_row(row))
+    return found
 
 
 _SEQ_OF = select(messages.c.seq).where(
@@ -132,7 +151,7 @@ def select_of_agent(tx: Tx, agent_id: AgentId, query: MessageQuery) -> list[Mess
     statement = statement.order_by((desc if query.descending else asc)(messages.c.seq))
     if query.limit is not None:
         statement = statement.limit(query.limit)
-    found = [from_row(row) for row in tx.execute(statement)]
+    found = [from_row(row) for row in within_bytes(tx.execute(statement), query.bytes_max)]
     return found[::-1] if query.descending else found
 
 
@@ -153,6 +172,20 @@ _COUNT = select(func.count()).select_from(messages).where(messages.c.agent_id ==
 def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
     """Number of an agent's messages, in its context or not."""
     return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
+
+
+_IDS_OF_RUN = select(messages.c.id).where(messages.c.run_id == bindparam("of_run")).order_by(messages.c.seq)
+_IDS_OF_STEP = select(messages.c.id).where(messages.c.step_id == bindparam("of_step")).order_by(messages.c.seq)
+
+
+def ids_of_run(tx: Tx, run_id: RunId) -> list[str]:
+    """Ids of the messages of a run, oldest first."""
+    return list(tx.execute(_IDS_OF_RUN, {"of_run": run_id}).scalars())
+
+
+def ids_of_step(tx: Tx, step_id: StepId) -> list[str]:
+    """Ids of the messages of a step, oldest first."""
+    return list(tx.execute(_IDS_OF_STEP, {"of_step": step_id}).scalars())
 
 
 def of_run(tx: Tx, run_id: RunId) -> list[Message]:

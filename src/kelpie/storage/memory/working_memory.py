@@ -14,6 +14,7 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.working_memory import EntryQuery, WorkingMemoryEntry, size_of
 from kelpie.core.time import Micros
+from kelpie.storage.rows.row_bytes import within_bytes
 from kelpie.storage.tables import working_memory, working_memory_heads
 from kelpie.world.database import Tx
 
@@ -185,7 +186,7 @@ def select(tx: Tx, agent_id: AgentId, query: EntryQuery) -> list[WorkingMemoryEn
     bound = {"of_agent": agent_id, "most": page.limit, **used, **_cursors(tx, agent_id, query)}
     if query.prefix:
         bound["prefix_chars"] = len(query.prefix)
-    found = [_from_row(row) for row in tx.execute(_listing(shape), bound)]
+    found = [_from_row(row) for row in within_bytes(tx.execute(_listing(shape), bound), page.bytes_max)]
     return found[::-1] if shape.before and not shape.after else found
 
 

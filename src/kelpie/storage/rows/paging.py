@@ -15,6 +15,7 @@ from sqlalchemy import Column, ColumnElement, Integer, Row, Select, Table, and_,
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.paging import Page
+from kelpie.storage.rows.row_bytes import within_bytes
 from kelpie.world.database import Tx
 
 _SHAPES_MAX = 1024  # more than all tables, orders and cursor combinations together
@@ -103,7 +104,8 @@ def page(
     if before:
         bound |= {"page_before": before[0], "page_before_id": before[1]}
     cut = statement.where(*where).order_by(*order)
-    found = tx.execute(cut if wanted.limit is None else cut.limit(wanted.limit), bound).all()
+    rows = tx.execute(cut if wanted.limit is None else cut.limit(wanted.limit), bound)
+    found = within_bytes(rows, wanted.bytes_max)
     return found[::-1] if shape.backwards else found
 
 

@@ -10,6 +10,7 @@ from kelpie.accounts.passports import Passports
 from kelpie.core.access.passports import Passport
 from kelpie.core.ids import DEFAULT_USER, UserId
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.tools.confinement import Confinement
 from kelpie.core.tools.tools import Tool
 from kelpie.tools.calls.interface import CallContext
 from kelpie.world.clock import Clock
@@ -35,19 +36,20 @@ class ApiCallback:
         self._clock = clock
 
     @contextmanager
-    def opened(self, tool: Tool, call: CallContext, wall_s: float) -> Generator[ApiAccess]:
-        """API access until the block ends. Raises ToolError when too many tools run."""
+    def opened(self, tool: Tool, call: CallContext, held: Confinement) -> Generator[ApiAccess]:
+        """API access for code that is held so, until the block ends. Raises ToolError when too many tools run."""
         agent = call.agent
         passport = Passport(
             agent_id=agent.id,
             organization_id=agent.organization_id,
             user_id=UserId(agent.created_by_id) if agent.created_by_id else DEFAULT_USER,
-            expires_at=self._clock.now() + int((wall_s + GRACE_S) * MICROS_PER_SECOND),
+            expires_at=self._clock.now() + int((held.wall_s + GRACE_S) * MICROS_PER_SECOND),
             chain=call.chain.asked_by(agent.id),
             run_id=call.run_id,
             step_id=call.step_id,
             tool=tool.name,
             conversation_id=call.conversation_id,
+            egress=held.egress,
         )
         with self._passports.issued(passport) as text:
             env = {

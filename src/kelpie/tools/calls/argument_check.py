@@ -15,6 +15,7 @@ from kelpie.tools.calls import json_kinds as kinds_of
 from kelpie.tools.calls.plain_types import WHOLE_NUMBER
 
 _DEPTH_MAX = 32
+_STEPS_MAX = 20_000  # choices within choices multiply, and a schema of a few bytes could take forever
 _LIMITS = (  # key, test for a value that breaks it, and words for the error
     ("minimum", lambda value, limit: value < limit, "at least {}"),
     ("maximum", lambda value, limit: value > limit, "at most {}"),
@@ -32,13 +33,24 @@ def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[s
     Raises ToolError for a missing, unknown or wrong argument.
     """
     parameters = kinds_of.mapping(json_schema.get("parameters"))
-    return _Check(parameters).object(parameters, arguments, "", 0)
+    try:
+        return _Check(parameters).object(parameters, arguments, "", 0)
+    except _TooComplex:
+        raise ToolError(
+            f"The arguments take more than {_STEPS_MAX} steps to check against the tool's schema. Send fewer values, "
+            "or give the tool a schema with fewer choices within choices."
+        ) from None
+
+
+class _TooComplex(Exception):
+    """The check has used up its steps. Not a ToolError: a choice that does not fit must not catch it."""
 
 
 class _Check:
     """One check of arguments; knows the definitions that the schema refers to."""
 
     def __init__(self, parameters: Schema) -> None:
+        self._steps = 0
         self._definitions: dict[str, Schema] = {
             f"#/{place}/{name}": schema
             for place in ("$defs", "definitions")
@@ -71,7 +83,13 @@ class _Check:
                 raise ToolError(f"The argument '{path}' is missing. {_known(properties)}")
         return checked
 
+    def _spend(self) -> None:
+        self._steps += 1
+        if self._steps > _STEPS_MAX:
+            raise _TooComplex
+
     def _value(self, schema: Any, value: Any, path: str, depth: int) -> Any:
+        self._spend()
         if depth > _DEPTH_MAX:
             raise ToolError(f"The argument '{path}' is nested too deeply.")
         schema = self._resolved(schema)
@@ -129,6 +147,7 @@ class _Check:
         raise problem or ToolError(f"The argument '{path}' has none of the allowed types.")
 
     def _allows_null(self, schema: Any, depth: int) -> bool:
+        self._spend()
         schema = self._resolved(schema)
         choices = _choices(schema)
         kinds = kinds_of.named(schema)

@@ -26,7 +26,7 @@ def code_tools(
     """Every server has these tools; without a sandbox they return an error when they are called."""
     workspace = Workspace(world.workspaces, workspace_mb_max, disk)
     return {
-        "run_code": CodeRunner(sandbox, callback, environments).run_code,
+        "run_code": CodeRunner(sandbox, callback, environments, world.workers).run_code,
         run_code_with_tools.NAME: run_code_with_tools.CodeWithTools(sandbox, callback, world.database),
         "shell": Shell(sandbox, callback, workspace),
         "filesystem": Filesystem(sandbox, workspace),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.core.errors import SandboxUnavailable, ToolError
-from kelpie.core.tools.languages import Language, detect
+from kelpie.core.tools.languages import Language
 from kelpie.core.tools.tool_confinement import confined
 from kelpie.core.tools.tools import Tool
 from kelpie.sandbox.port import JobResult, Sandbox, SandboxJob
@@ -24,6 +24,8 @@ from kelpie.tools.code.runtimes import (
     request,
 )
 from kelpie.tools.custom.environments import Environments
+from kelpie.tools.schema.source_reader import SourceReader
+from kelpie.world.workers.port import Workers
 
 NO_SANDBOX = "the code was not run: it needs a sandbox, and this server has none"
 
@@ -31,8 +33,11 @@ NO_SANDBOX = "the code was not run: it needs a sandbox, and this server has none
 class CodeRunner:
     """`sandbox` is None where no sandbox is available."""
 
-    def __init__(self, sandbox: Sandbox | None, callback: ApiCallback, environments: Environments) -> None:
+    def __init__(
+        self, sandbox: Sandbox | None, callback: ApiCallback, environments: Environments, workers: Workers
+    ) -> None:
         self._sandbox = sandbox
+        self._workers = workers
         self._callback = callback
         self._environments = environments
 
@@ -42,7 +47,7 @@ class CodeRunner:
         if not code.strip():
             raise ToolError("Nothing was run: 'code' is empty.")
         named = arguments.get("language")
-        language = Language(named) if named else detect(code)
+        language = Language(named) if named else await self._language(call, code)
         wanted = confined(tool.sandbox, default_confinement(language))
         confinement = call.quota.confined(wanted)
         runner, asked = request(language, code)
@@ -51,7 +56,7 @@ class CodeRunner:
             mounts = ()
             if source_type is not None:  # packages that the operator has given the tool, and what the language needs
                 mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
-            way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
+            way = stack.enter_context(self._callback.opened(tool, call, confinement))
             job = SandboxJob(
                 runner,
                 asked,
@@ -69,6 +74,9 @@ class CodeRunner:
             raise ToolError(told, cpu_us=ended.cpu_us, memory_peak_bytes=ended.memory_peak_bytes)
         facts = {"language": language.value} | ({} if named else {"detected": True})
         return report(with_code(ended), confinement, wanted, facts)
+
+    async def _language(self, call: CallContext, code: str) -> Language:
+        return await SourceReader(self._workers, call.agent.organization_id).language(code)
 
 
 def required(sandbox: Sandbox | None) -> Sandbox:

@@ -39,7 +39,7 @@ class CodeWithTools:
         wanted = confined(tool.sandbox)
         confinement = call.quota.confined(wanted)
         tools = await self._tools(call.agent.id)
-        with self._callback.opened(tool, call, confinement.wall_s) as way:
+        with self._callback.opened(tool, call, confinement) as way:
             ended = await sandbox.run(
                 SandboxJob(
                     Runner.python,

@@ -30,7 +30,7 @@ class Shell:
         wanted = confined(tool.sandbox)
         confinement = call.quota.confined(wanted)
         mount = await self._workspace.mount(call.agent.id)
-        with self._callback.opened(tool, call, confinement.wall_s) as way:
+        with self._callback.opened(tool, call, confinement) as way:
             job = SandboxJob(
                 Runner.command,
                 command("sh", "-c", text, cwd=TARGET),

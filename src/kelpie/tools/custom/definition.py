@@ -1,4 +1,4 @@
-"""Definition of a custom tool by its author: the checks before it is stored. Pure."""
+"""Definition of a custom tool by its author: the checks before it is stored."""
 
 import hashlib
 import json
@@ -12,8 +12,8 @@ from kelpie.core.ids import ToolId
 from kelpie.core.time import Micros
 from kelpie.core.tools.package_requirements import Index, needed
 from kelpie.core.tools.tools import NewTool, Tool, ToolType
-from kelpie.tools.schema import source
-from kelpie.tools.schema.python_schema import schema_from_source, schema_with_arguments
+from kelpie.tools.schema.source import check_text
+from kelpie.tools.schema.source_reader import SourceReader
 
 RETURN_CHARS_MAX = 1_000_000
 NODE = ("typescript", "javascript")  # the sources that Node runs
@@ -21,14 +21,15 @@ NODE = ("typescript", "javascript")  # the sources that Node runs
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CALLER) -> Tool:
+async def make(
+    reader: SourceReader, new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CALLER
+) -> Tool:
     """The custom tool as described, ready to be stored. Raises InvalidInput."""
     if not new.source_code or not new.source_code.strip():
         raise InvalidInput("source_code", "is empty; a custom tool needs source code")
     check_return_limit(new.return_char_limit)
     check_requirements(new.pip_requirements, new.npm_requirements)
-    check_source(new.source_code, new.source_type)
-    schema = _schema(new.source_code, new.source_type, new.json_schema, new.args_json_schema)
+    schema = await _checked_schema(reader, new.source_code, new)
     return Tool(
         id=tool_id,
         name=schema["name"],
@@ -57,19 +58,18 @@ def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CA
     )
 
 
-def _schema(
-    text: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    if given:
-        schema = completed_schema(given)
-    elif not is_python(source_type):
+async def _checked_schema(reader: SourceReader, text: str, new: NewTool) -> dict[str, Any]:
+    """The schema of a tool whose source is valid. Raises InvalidInput."""
+    if new.json_schema:
+        await check_source(reader, text, new.source_type)
+        schema = completed_schema(new.json_schema)
+    elif not is_python(new.source_type):
+        check_text(text)
         raise InvalidInput(
-            "json_schema", f"a tool in {source_type} needs a json_schema; it cannot be derived from the source"
+            "json_schema", f"a tool in {new.source_type} needs a json_schema; it cannot be derived from the source"
         )
-    elif arguments:
-        schema = schema_with_arguments(text, arguments)
     else:
-        schema = schema_from_source(text)
+        schema = await reader.checked_schema(text, new.args_json_schema)
     if not _NAME.fullmatch(schema["name"]):
         raise InvalidInput(
             "source_code", f"the function name '{schema['name'][:80]}' may have ASCII letters, digits and '_' only"
@@ -96,12 +96,12 @@ def is_python(source_type: str | None) -> bool:
     return source_type not in NODE
 
 
-def check_source(text: str, source_type: str | None) -> None:
+async def check_source(reader: SourceReader, text: str, source_type: str | None) -> None:
     """Raises InvalidInput for an invalid source. Source that Node runs is parsed by Node, in a cell."""
     if is_python(source_type):
-        source.check(text)
+        await reader.check(text)
     else:
-        source.check_text(text)
+        check_text(text)
 
 
 def check_requirements(pip: Sequence[Mapping[str, Any]] | None, npm: Sequence[Mapping[str, Any]] | None = None) -> None:
@@ -131,13 +131,12 @@ def with_fingerprint(tool: Tool) -> dict[str, Any]:
     return dict(tool.metadata or {}) | {"tool_hash": found}
 
 
-def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:
+async def derived_schema(reader: SourceReader, changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:
     """The schema of new source code, or the error in it: parsed before the transaction, used in it."""
     text = changes.get("source_code")
     if text is None or changes.get("json_schema"):
         return None
-    arguments = changes.get("args_json_schema")
     try:
-        return schema_with_arguments(text, arguments) if arguments else schema_from_source(text)
+        return await reader.schema(text, changes.get("args_json_schema"))
     except InvalidInput as problem:
         return problem

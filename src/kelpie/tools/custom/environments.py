@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kelpie.core.access.consumers import Consumer
@@ -26,9 +26,29 @@ INSTALLS_AT_ONCE, INSTALLS_MAX = 2, 64
 LIMITS = SlotLimits("package installation", INSTALLS_AT_ONCE, waiting_max=INSTALLS_MAX, wait_s=3600.0)
 PYTHON_PACKAGES = "/packages"
 NODE_PACKAGES = "/node_modules"  # where Node looks for the packages of any file
-TYPE_STRIPPER = {"name": "amaro", "version": "1.2.1"}  # for a Node that does not read TypeScript by itself
 
 _log = logs.get("environments")
+
+
+@dataclass(frozen=True, slots=True)
+class NpmPackage:
+    """One version of a package, with the hash of its archive as npm writes it."""
+
+    name: str
+    version: str
+    integrity: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+# For a Node that does not read TypeScript by itself.
+TYPE_STRIPPER = NpmPackage(
+    "amaro",
+    "1.2.1",
+    "sha512-RXNB1/mbpbpwr4mVlQgYZVdY4CHl7rFExwov+XOTWfghpsM1s2sD/5u4oTQkKL4Pt0BGNIExSVjRcLMjcytIDQ==",
+)
 
 
 class Environments:
@@ -78,7 +98,8 @@ class Environments:
         wanted = needed(Index.npm, tool.npm_requirements)
         if tool.source_type != "typescript" or await self._reads_types():
             return wanted
-        return replace(wanted, lines=tuple(sorted({*wanted.lines, *needed(Index.npm, [TYPE_STRIPPER]).lines})))
+        lines = tuple(sorted({*wanted.lines, TYPE_STRIPPER.line}))
+        return replace(wanted, lines=lines, integrity=((TYPE_STRIPPER.line, TYPE_STRIPPER.integrity),))
 
     async def _reads_types(self) -> bool:
         """True if Node needs no help with TypeScript, or none that Kelpie could give it."""

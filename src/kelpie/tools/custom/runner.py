@@ -49,7 +49,7 @@ class CustomToolRunner:
         key = result_key(tool, call.agent.id, around, arguments) if is_deterministic(tool.sandbox) else None
         if key is not None and (kept := self._results.get(key)) is not None:
             return kept
-        with self._callback.opened(tool, call, held.wall_s) as way:
+        with self._callback.opened(tool, call, held) as way:
             env = {**around.env, **way.env}
             outcome = await self._run(tool, arguments, env, held, around.state, way.passport, call)
         if key is not None:

@@ -1,8 +1,8 @@
 """Tools: registered, changed, and attached to agents.
 
 Registering is by name: a tool that has the name already is updated and keeps its id, so agents keep it. Source code is
-parsed for its schema and never run here. Names of built-in tools are reserved; a custom tool that had one before Kelpie
-did keeps it, and hides the built-in tool until it is removed or renamed.
+read by a worker process and never run here. Names of built-in tools are reserved; a custom tool that had one before
+Kelpie did keeps it, and hides the built-in tool until it is removed or renamed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,6 +28,7 @@ from kelpie.tools.custom.definition import check_requirements, check_return_limi
 from kelpie.tools.registry import search
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
+from kelpie.tools.schema.source_reader import SourceReader
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -68,11 +69,12 @@ class Tools:
         self._caps = caps
         self._caller = caller
         self._organization = caller.organization_id
+        self.sources = SourceReader(world.workers, caller.organization_id)
 
     async def create(self, new: NewTool) -> Tool:
         """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
         self._caps.check(new.sandbox, new.return_char_limit)
-        tool = make(new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
+        tool = await make(self.sources, new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
         if self._prepare is not None:
             await self._prepare(tool)
         after, affected = await self._world.database.transact(lambda tx: tool_writes.upsert(tx, tool))
@@ -105,7 +107,7 @@ class Tools:
         check_return_limit(changes.get("return_char_limit"))
         self._caps.check(changes.get("sandbox"), changes.get("return_char_limit"))
         check_requirements(changes.get("pip_requirements"), changes.get("npm_requirements"))
-        derived = derived_schema(changes)
+        derived = await derived_schema(self.sources, changes)
         if _MADE_READY & changes.keys():
             await self._make_ready(await self.get(tool_id), changes)
         now = self._world.clock.now()
@@ -120,7 +122,7 @@ class Tools:
         after = replace(before, **{name: changes[name] for name in sorted(_MADE_READY & changes.keys())})
         if after.tool_type is not ToolType.custom or after.source_code is None:
             return
-        check_source(after.source_code, after.source_type)
+        await check_source(self.sources, after.source_code, after.source_type)
         if self._prepare is not None:
             await self._prepare(after)
 

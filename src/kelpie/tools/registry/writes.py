@@ -123,6 +123,14 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
         if _custom(there[builtin.name]):
             found.append(there[builtin.name])
             continue
+        now_there = there[builtin.name]
+        if (now_there.json_schema, now_there.tool_type, now_there.source_code) == (
+            wanted.json_schema,
+            wanted.tool_type,
+            None,
+        ):
+            found.append(now_there)  # as at almost every start
+            continue
         ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
         after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
         found.append(after)

@@ -2,9 +2,11 @@
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 INTEGER_MAX = 2**53  # beyond it, not every reader of JSON keeps a whole number as it is
 
 
@@ -22,7 +24,7 @@ def constant(node: ast.expr) -> Any:
 
 def is_text(value: str) -> bool:
     """True if every reader can hold the text: no half characters and no NUL."""
-    return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return _UNSTORABLE.search(value) is None
 
 
 def _plain(value: Any) -> Any:

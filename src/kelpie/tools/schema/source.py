@@ -1,7 +1,8 @@
 """A tool's Python source as a syntax tree: its function, and the meaning of the names in its annotations.
 
-The source is parsed and never executed. The tool is the last function at the top level whose name does not begin with
-an underscore; the other functions, and the classes, are its helpers.
+The source is parsed and never executed, and only in a worker process (`source_program`), because parsing and compiling
+can take far more time and memory than the source is long. The tool is the last function at the top level whose name
+does not begin with an underscore; the other functions, and the classes, are its helpers.
 """
 
 import ast
@@ -49,7 +50,7 @@ def check(source: str) -> None:
     except SyntaxError as error:  # what only shows when code is made: a return outside a function, an unknown loop
         raise InvalidInput(FIELD, f"is not valid Python: {error.msg} in line {error.lineno}") from None
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise InvalidInput(FIELD, f"cannot be compiled: {error}") from None
+        raise InvalidInput(FIELD, f"cannot be compiled: {_told(error)}") from None
 
 
 def read(source: str) -> Source:
@@ -79,7 +80,11 @@ def _parsed(source: str) -> ast.Module:
     except SyntaxError as error:
         raise InvalidInput(FIELD, f"is not valid Python: {error.msg} in line {error.lineno}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InvalidInput(FIELD, f"cannot be parsed: {error}") from None
+        raise InvalidInput(FIELD, f"cannot be parsed: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    return str(error) or "it is nested too deeply or needs too much memory; make it shorter or nest it less"
 
 
 def _outer(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

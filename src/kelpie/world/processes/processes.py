@@ -1,4 +1,4 @@
-"""Starting other processes. The sandbox and the background server go through here; nothing else may."""
+"""Starting other processes. The sandbox and the background server go through here; workers have their own package."""
 
 import asyncio
 import os

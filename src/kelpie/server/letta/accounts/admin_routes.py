@@ -9,7 +9,7 @@ from kelpie.core.access.callers import NAME_CHARS_MAX, Organization, User
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.paging import Page
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, limit_query, page_of
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
@@ -65,7 +65,7 @@ def _page(after: str | None, limit: int | None) -> Page:
 
 @organization_router.get("/", summary="List organizations", response_model=None)
 async def list_organizations(api: CallerApi, after: After = None, limit: int | None = limit_query(50)) -> JsonAnswer:
-    return JsonAnswer([organization_shape(each) for each in await api.organizations.page(_page(after, limit))])
+    return await listed(await api.organizations.page(_page(after, limit)), organization_shape)
 
 
 @organization_router.post("/", summary="Create an organization", response_model=None)
@@ -87,7 +87,7 @@ async def delete_organization(api: CallerApi, organization: OrgId) -> JsonAnswer
 
 @user_router.get("/", summary="List users", response_model=None)
 async def list_users(api: CallerApi, after: After = None, limit: int | None = limit_query(50)) -> JsonAnswer:
-    return JsonAnswer([user_shape(each) for each in await api.users.page(_page(after, limit))])
+    return await listed(await api.users.page(_page(after, limit)), user_shape)
 
 
 @user_router.post("/", summary="Create a user", response_model=None)

@@ -6,13 +6,15 @@ Unknown fields are ignored, as in Letta; known fields that are not supported yet
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
+from kelpie.core.json_limits import LISTED
+from kelpie.server.http.free_json import FreeSettings, Metadata, NamedTexts, within
 from kelpie.server.http.request_limits import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
 from kelpie.server.http.times import moment
 from kelpie.server.letta.agents.budget_body import BudgetBody
@@ -33,6 +35,7 @@ from kelpie.server.letta.models.body import (
 MAX_FILES_OPEN = 1000
 
 Tokens = Annotated[int, Field(gt=0, le=2**53)]
+ToolRules = Annotated[list[ToolRuleBody], Field(max_length=LINKS_MAX, fail_fast=True), BeforeValidator(within(LISTED))]
 
 
 class _AgentFields(BaseModel):
@@ -48,26 +51,26 @@ class _AgentFields(BaseModel):
     max_tokens: Tokens | None = Field(None, description="Maximum length of a model reply, in tokens.")
     parallel_tool_calls: bool | None = None
     description: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     block_ids: Links | None = None
     tool_ids: Links | None = None
-    tool_rules: Annotated[list[ToolRuleBody], Field(max_length=LINKS_MAX)] | None = None
+    tool_rules: ToolRules | None = None
     tags: Tags | None = None
-    secrets: dict[str, str] | None = Field(None, description="Environment variables for tools.")
-    tool_exec_environment_variables: dict[str, str] | None = Field(None, json_schema_extra={"deprecated": True})
+    secrets: NamedTexts | None = Field(None, description="Environment variables for tools.")
+    tool_exec_environment_variables: NamedTexts | None = Field(None, json_schema_extra={"deprecated": True})
     timezone: str | None = None
     hidden: bool | None = None
     project_id: str | None = None
     template_id: str | None = None
     base_template_id: str | None = None
-    compaction_settings: dict[str, Any] | None = None
+    compaction_settings: FreeSettings | None = None
     response_format: ResponseFormat | None = Field(None, description="The format of every answer of the agent.")
     max_files_open: Annotated[int, Field(ge=0)] | None = None
     per_file_view_window_char_limit: Annotated[int, Field(ge=0, le=2**31)] | None = None
     llm_config: LlmConfig | None = Field(None, json_schema_extra={"deprecated": True})
     embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
-    source_ids: list[str] | None = None
-    folder_ids: list[str] | None = None
+    source_ids: Links | None = None
+    folder_ids: Links | None = None
     identity_ids: Links | None = None
     kelpie_budget: BudgetBody | None = Field(None, description="The agent's budget (Kelpie).")
     kelpie_facts: FactSettingsBody | None = Field(
@@ -90,11 +93,11 @@ class CreateAgent(_AgentFields):
 
     name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
     agent_type: AgentType = AgentType.letta_v1_agent
-    memory_blocks: Annotated[list[CreateBlock], Field(max_length=LINKS_MAX)] | None = None
+    memory_blocks: Annotated[list[CreateBlock], Field(max_length=LINKS_MAX, fail_fast=True)] | None = None
     tools: Links | None = Field(None, description="Names of tools to attach.")
     include_base_tools: bool = True
     include_base_tool_rules: bool | None = None
-    initial_message_sequence: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
+    initial_message_sequence: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX, fail_fast=True)] | None = None
     embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31)] | None = 300
     max_reasoning_tokens: int | None = None
     message_buffer_autoclear: bool = False

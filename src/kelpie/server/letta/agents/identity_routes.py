@@ -2,7 +2,7 @@
 
 from kelpie.core.agents.agent import AgentQuery
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath, IdentityPath
 from kelpie.server.http.router import resource
@@ -18,7 +18,7 @@ async def list_identity_agents(
 ) -> JsonAnswer:
     await api.identities.get(identity_id)
     query = AgentQuery(page=page, identity_id=identity_id, show_hidden=True)
-    return JsonAnswer(await shapes(api, await api.agents.page(query, include), include))
+    return await listed(await shapes(api, await api.agents.page(query, include), include), lambda agent: agent)
 
 
 @router.patch("/attach/{identity_id}", summary="Attach an identity to an agent", response_model=None)

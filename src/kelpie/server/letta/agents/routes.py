@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from kelpie.core.agents.agent import EVERYTHING, AgentQuery, AgentView, Include
 from kelpie.core.conversations.runs import StopReason
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.request_limits import Part, Several
@@ -127,7 +127,7 @@ async def shapes(api: CallerApi, views: Sequence[AgentView], include: Include = 
     embeds = any(view.agent.embedding for view in views)
     embeddings = {info.handle: info for info in await api.models.embeddings()} if embeds else {}
     known = Facts(cache(api.models.known), embeddings)  # most agents of a page share their model
-    found = [agent_shape(view, known) for view in views]
+    found = await built(views, lambda view: agent_shape(view, known))
     if not include.tags:
         for agent in found:
             agent["tags"] = []  # a relation like the others, although it is always at hand
@@ -152,7 +152,7 @@ async def list_agents(
     include: Included,
     query: Annotated[AgentQuery, Depends(selection)],
 ) -> JsonAnswer:
-    return JsonAnswer(await shapes(api, await api.agents.page(query, include), include))
+    return await listed(await shapes(api, await api.agents.page(query, include), include), dict)
 
 
 @router.get("/count", summary="Count agents", response_model=None)

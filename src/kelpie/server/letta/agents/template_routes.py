@@ -8,7 +8,7 @@ from fastapi import Body, Query
 
 from kelpie.core.agents.deployments import KINDS, DeployedItem
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.router import resource
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.agents.routes import shape
@@ -72,7 +72,7 @@ async def create_template_block(api: CallerApi, body: TemplateBlock) -> JsonAnsw
 
 @router.post("/blocks/batch", summary="Create blocks for a deployment, all or none", response_model=None)
 async def create_template_blocks(api: CallerApi, body: Batch) -> JsonAnswer:
-    return JsonAnswer([block_shape(block) for block in await api.blocks.create_many([new_block(one) for one in body])])
+    return await listed(await api.blocks.create_many([new_block(one) for one in body]), block_shape)
 
 
 @router.get("/deployment/{deployment_id}", summary="List the resources of a deployment", response_model=None)

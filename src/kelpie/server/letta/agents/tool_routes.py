@@ -7,7 +7,7 @@ from fastapi import Query
 from kelpie.core.agents.agent import AgentView
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Unprocessable
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page10
 from kelpie.server.http.path_ids import AgentPath, ToolPath
 from kelpie.server.http.router import resource
@@ -21,7 +21,7 @@ router = resource("/agents/{agent_id}/tools", "tools")
 
 @router.get("", summary="List an agent's tools", response_model=None)
 async def list_agent_tools(api: CallerApi, agent_id: AgentPath, page: Page10) -> JsonAnswer:
-    return JsonAnswer([tool_shape(tool) for tool in await api.tools.of_agent(agent_id, page)])
+    return await listed(await api.tools.of_agent(agent_id, page), tool_shape)
 
 
 @router.patch("/attach/{tool_id}", summary="Attach a tool to an agent", response_model=None)

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.errors import InvalidInput
-from kelpie.core.memory.passages import CHUNK_SIZE, TAGS_MAX, NewArchive, NewPassage
+from kelpie.core.memory.passages import CHUNK_SIZE, NewArchive, NewPassage
+from kelpie.server.http.free_json import Metadata
+from kelpie.server.http.request_limits import Tags
 from kelpie.server.http.times import moment
 from kelpie.server.letta.models.body import EmbeddingConfig
 
@@ -14,7 +16,6 @@ NAME_CHARS_MAX = 500
 BATCH_MAX = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
-Tags = Annotated[list[str], Field(max_length=TAGS_MAX)]
 
 
 class CreateArchive(BaseModel):
@@ -42,7 +43,7 @@ class PassageBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     text: str
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     tags: Tags | None = None
     created_at: datetime | None = Field(None, description="When the passage was created. Defaults to now.")
 
@@ -50,7 +51,7 @@ class PassageBody(BaseModel):
 class PassageBatch(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    passages: Annotated[list[PassageBody], Field(max_length=BATCH_MAX)]
+    passages: Annotated[list[PassageBody], Field(max_length=BATCH_MAX, fail_fast=True)]
 
 
 class MemoryBody(BaseModel):

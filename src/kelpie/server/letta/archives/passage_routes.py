@@ -16,7 +16,7 @@ from kelpie.core.ids import AgentId, ArchiveId
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.search_hits import SearchMode
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath, PassagePath
 from kelpie.server.http.router import resource
@@ -49,7 +49,7 @@ async def list_memory(
     ascending: bool | None = True,
 ) -> JsonAnswer:
     page = page_of(before, after, limit, "desc" if ascending is False else "asc")
-    return JsonAnswer(await passage_shapes(api, await api.archives.of_agent(agent_id, page, search)))
+    return await listed(await passage_shapes(api, await api.archives.of_agent(agent_id, page, search)), dict)
 
 
 @agent_router.post("", summary="Create a passage for an agent", response_model=None)

@@ -11,7 +11,7 @@ from kelpie.core.ids import AgentId
 from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage
 from kelpie.memory.archive_embedding import Progress
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath, ArchivePath, PassagePath
 from kelpie.server.http.router import resource
@@ -44,12 +44,12 @@ async def passage_shapes(
     wanted = list(dict.fromkeys(passage.archive_id for passage in passages))
     archives = {archive.id: archive} if archive else await api.archives.get_many(wanted)
     known = await _embeddings(api, list(archives.values()))
-    return [passage_shape(passage, archives.get(passage.archive_id), known) for passage in passages]
+    return await built(passages, lambda passage: passage_shape(passage, archives.get(passage.archive_id), known))
 
 
 async def _archive_shapes(api: CallerApi, archives: Sequence[Archive]) -> list[dict[str, Any]]:
     known = await _embeddings(api, archives)
-    return [archive_shape(archive, known) for archive in archives]
+    return await built(archives, lambda archive: archive_shape(archive, known))
 
 
 async def _with_progress(api: CallerApi, archive: Archive, progress: Progress) -> dict[str, Any]:
@@ -76,7 +76,7 @@ async def list_archives(
     agent_id: Annotated[str | None, Query(description="Return only the archive of this agent.")] = None,
 ) -> JsonAnswer:
     query = ArchiveQuery(page, name, None if agent_id is None else AgentId.parse(agent_id))
-    return JsonAnswer(await _archive_shapes(api, await api.archives.page(query)))
+    return await listed(await _archive_shapes(api, await api.archives.page(query)), dict)
 
 
 @router.get("/{archive_id}", summary="Get an archive", response_model=None)
@@ -110,7 +110,7 @@ async def create_passage(api: CallerApi, archive_id: ArchivePath, body: PassageB
 @router.post("/{archive_id}/passages/batch", summary="Create passages, all or none", response_model=None)
 async def create_passages(api: CallerApi, archive_id: ArchivePath, body: PassageBatch) -> JsonAnswer:
     archive, made = await api.archives.store(archive_id, new_passages(body), "passages")
-    return JsonAnswer(await passage_shapes(api, made, archive))
+    return await listed(await passage_shapes(api, made, archive), dict)
 
 
 @router.delete("/{archive_id}/passages/{passage_id}", summary="Delete a passage", status_code=204, response_model=None)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.memory.blocks import NewBlock
+from kelpie.server.http.free_json import Metadata
 from kelpie.server.http.request_limits import Tags
 
 Limit = Annotated[int, Field(ge=0, le=2**53)]
@@ -20,7 +21,7 @@ class CreateBlock(BaseModel):
     )
     description: str | None = Field(None, description="Tells the agent what the block is for.")
     read_only: bool = Field(False, description="Whether the agent itself is prevented from editing the block.")
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     tags: Tags | None = None
     hidden: bool | None = None
     project_id: str | None = None
@@ -43,7 +44,7 @@ class UpdateBlock(BaseModel):
     limit: Limit | None = None
     description: str | None = None
     read_only: bool | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     tags: Tags | None = None
     hidden: bool | None = None
     project_id: str | None = None

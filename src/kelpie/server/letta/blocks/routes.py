@@ -7,7 +7,7 @@ from pydantic import Field
 
 from kelpie.core.memory.blocks import BlockQuery
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50Ascending
 from kelpie.server.http.path_ids import BlockPath
 from kelpie.server.http.request_limits import LINKS_MAX, Part, Several
@@ -65,7 +65,7 @@ async def list_blocks(
         identifier_keys=tuple(identifier_keys or ()),
         show_hidden=show_hidden_blocks,
     )
-    return JsonAnswer([block_shape(block) for block in await api.blocks.page(query)])
+    return await listed(await api.blocks.page(query), block_shape)
 
 
 @router.get("/count", summary="Count blocks", response_model=None)

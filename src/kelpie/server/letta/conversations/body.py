@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.conversations.conversations import NewConversation
 from kelpie.core.time import Micros, from_datetime
+from kelpie.server.http.request_limits import Links
 from kelpie.server.letta.models.body import ModelSettings, requested_settings
 
 _Window = Annotated[int, Field(gt=0, le=2**53)]
@@ -22,7 +23,7 @@ class CreateConversation(BaseModel):
     context_window_limit: _Window | None = None
     hidden: bool = False
     isolated_block_labels: Annotated[
-        list[str] | None, Field(description="Labels of agent blocks that the conversation gets its own copy of.")
+        Links | None, Field(description="Labels of agent blocks that the conversation gets its own copy of.")
     ] = None
 
 

@@ -1,12 +1,11 @@
 """An agent's model outside of a turn: preview of the payload for a message, and generation without memory."""
 
-from typing import Any
-
 import orjson
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.free_json import JsonSchema
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
@@ -30,7 +29,7 @@ class Generate(BaseModel):
     prompt: str
     system_prompt: str | None = None
     override_model: str | None = None
-    response_schema: dict[str, Any] | None = None
+    response_schema: JsonSchema | None = None
 
 
 @router.post(

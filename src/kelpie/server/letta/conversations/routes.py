@@ -13,8 +13,9 @@ from kelpie.core.conversations.conversations import ArchiveStatus, ConversationQ
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import LIMIT_MAX, After, Order, limit_query, message_cursor, page_of
 from kelpie.server.http.path_ids import ConversationPath, ThreadPath
 from kelpie.server.http.request_limits import Part
@@ -28,7 +29,7 @@ from kelpie.server.letta.conversations.body import (
 from kelpie.server.letta.conversations.shape import conversation_shape
 from kelpie.server.letta.messages.body import ThreadSendBody
 from kelpie.server.letta.messages.routes import STREAMS, respond
-from kelpie.server.letta.messages.shape import View, messages
+from kelpie.server.letta.messages.shape import View, wire_messages
 
 router = resource("/conversations", "conversations")
 
@@ -70,7 +71,7 @@ async def list_conversations(
         archive_status=archive_status,
         show_hidden=show_hidden_conversations,
     )
-    return JsonAnswer([conversation_shape(found) for found in await api.conversations.page(query)])
+    return await listed(await api.conversations.page(query), conversation_shape)
 
 
 @router.get("/{conversation_id}", summary="Get a conversation", response_model=None)
@@ -145,13 +146,20 @@ async def list_conversation_messages(
         return JsonAnswer([])  # a default conversation without an agent: as with one that does not exist
     thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
     if isinstance(thread, AgentId):
-        page = MessageQuery(count, message_cursor(after), message_cursor(before), newest, conversation_id="default")
+        page = MessageQuery(
+            count,
+            message_cursor(after),
+            message_cursor(before),
+            newest,
+            conversation_id="default",
+            bytes_max=PAGE_BYTES_MAX,
+        )
         found = await api.histories.messages(thread, page)
         rows = [row for row in found if group_id is None or row.group_id == group_id]
     else:
-        query = ThreadQuery(count, _known(after), _known(before), newest, group_id)
+        query = ThreadQuery(count, _known(after), _known(before), newest, group_id, PAGE_BYTES_MAX)
         rows = await api.conversations.messages(thread, query)
-    return JsonAnswer(messages(rows, View(types=types)))
+    return await joined(rows, lambda row: wire_messages(row, View(types=types)))
 
 
 def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | AgentId:

@@ -8,11 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.core.ids import ConversationId
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.free_json import FreeSettings
+from kelpie.server.http.json_answer import JsonAnswer, joined_json
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.conversations.routes import thread_of
-from kelpie.server.letta.conversations.window_shape import overview_shape
+from kelpie.server.letta.conversations.window_shape import overview_shape, stored_message
 
 router = resource("", "context windows")
 
@@ -22,7 +23,7 @@ class CompactionBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    compaction_settings: dict[str, Any] | None = None
+    compaction_settings: FreeSettings | None = None
     agent_id: str | None = Field(None, description="The agent, if the path says `default`.")
 
 
@@ -34,7 +35,9 @@ OfConversation = Annotated[
 @router.get("/agents/{agent_id}/context", summary="Get a breakdown of an agent's context window", response_model=None)
 async def context_of_agent(api: CallerApi, agent_id: AgentPath, conversation_id: OfConversation = None) -> JsonAnswer:
     thread = None if conversation_id in (None, "default") else ConversationId.parse(conversation_id)
-    return JsonAnswer(overview_shape(await api.context_windows.overview(agent_id, thread)))
+    seen = await api.context_windows.overview(agent_id, thread)
+    stored = await joined_json(seen.history, lambda message: (stored_message(message, seen.agent.created_by_id),))
+    return JsonAnswer(overview_shape(seen) | {"messages": stored})
 
 
 @router.post("/agents/{agent_id}/summarize", summary="Compact an agent's context", response_model=None)

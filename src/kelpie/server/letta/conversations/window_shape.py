@@ -10,6 +10,7 @@ from kelpie.server.letta.messages.shape import part_shape
 
 
 def overview_shape(seen: WindowUsage) -> dict[str, Any]:
+    """The usage without its messages, which may be large."""
     agent = seen.agent
     return {
         "context_window_size_max": seen.window,
@@ -34,7 +35,6 @@ def overview_shape(seen: WindowUsage) -> dict[str, Any]:
         "num_tokens_functions_definitions": seen.tool_tokens,
         "functions_definitions": [{"type": "function", "function": told} for told in seen.functions],
         "num_tokens_messages": seen.history_tokens,
-        "messages": [stored_message(message, agent.created_by_id) for message in seen.history],
     }
 
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
 from kelpie.core.ids import AgentId, BlockId
+from kelpie.server.http.request_limits import Links
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _FIELDS = {"manager_agent_id": "agent_id"}  # the others have the same name inside
@@ -74,20 +75,20 @@ _Changed = Annotated[
 
 
 class CreateGroup(_Part):
-    agent_ids: list[str]
+    agent_ids: Links
     description: str
     manager_config: _New = RoundRobin()
     project_id: str | None = None
-    shared_block_ids: list[str] = []
+    shared_block_ids: Links = []
     hidden: bool | None = None
 
 
 class UpdateGroup(_Part):
-    agent_ids: list[str] | None = None
+    agent_ids: Links | None = None
     description: str | None = None
     manager_config: _Changed | None = None
     project_id: str | None = None
-    shared_block_ids: list[str] | None = None
+    shared_block_ids: Links | None = None
 
 
 def new_group(body: CreateGroup) -> NewGroup:

@@ -6,14 +6,15 @@ from fastapi import HTTPException, Query
 
 from kelpie.core.agents.groups import GroupQuery, ManagerType
 from kelpie.core.conversations.messages import MessageQuery
+from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import LIMIT_MAX, Order, Page50Ascending, Page100, message_cursor
 from kelpie.server.http.path_ids import AgentPath, BlockPath, GroupPath, MessagePath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.groups.body import CreateGroup, UpdateGroup, group_changes, new_group
 from kelpie.server.letta.groups.shape import group_shape
-from kelpie.server.letta.messages.shape import View, messages
+from kelpie.server.letta.messages.shape import View, wire_messages
 
 router = resource("/groups", "groups")
 agent_router = resource("/agents/{agent_id}", "groups")
@@ -28,7 +29,7 @@ async def list_groups(
     show_hidden_groups: bool = False,
 ) -> JsonAnswer:
     query = GroupQuery(page, manager_type, project_id, show_hidden=show_hidden_groups)
-    return JsonAnswer([group_shape(group) for group in await api.groups.page(query)])
+    return await listed(await api.groups.page(query), group_shape)
 
 
 @router.post("/", summary="Create a group", deprecated=True, response_model=None)
@@ -86,10 +87,16 @@ async def list_group_messages(
     assistant_message_tool_kwarg: str = "message",
     include_return_message_types: Annotated[list[str] | None, Query()] = None,
 ) -> JsonAnswer:
-    query = MessageQuery(10 if limit is None else limit, message_cursor(after), message_cursor(before), order == "desc")
+    query = MessageQuery(
+        10 if limit is None else limit,
+        message_cursor(after),
+        message_cursor(before),
+        order == "desc",
+        bytes_max=PAGE_BYTES_MAX,
+    )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
-    return JsonAnswer(messages(await api.groups.messages(group_id, query), view))
+    return await joined(await api.groups.messages(group_id, query), lambda row: wire_messages(row, view))
 
 
 @router.patch("/{group_id}/messages/{message_id}", summary="Not supported: messages cannot be changed", deprecated=True)
@@ -110,4 +117,4 @@ async def list_agent_groups(
     api: CallerApi, agent_id: AgentPath, page: Page100, manager_type: ManagerType | None = None
 ) -> JsonAnswer:
     query = GroupQuery(page, manager_type, agent_id=agent_id, show_hidden=True)
-    return JsonAnswer([group_shape(group) for group in await api.groups.page(query)])
+    return await listed(await api.groups.page(query), group_shape)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kelpie.core.access.identities import (
     KEY_CHARS_MAX,
@@ -14,12 +14,12 @@ from kelpie.core.access.identities import (
     PropertyType,
 )
 from kelpie.core.ids import AgentId, BlockId
-
-LINKS_MAX = 1000
+from kelpie.core.json_limits import LISTED
+from kelpie.server.http.free_json import within
+from kelpie.server.http.request_limits import LINKS_MAX, Links
 
 Key = Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX)]
 Name = Annotated[str, Field(max_length=NAME_CHARS_MAX)]
-Links = Annotated[list[str], Field(max_length=LINKS_MAX)]
 
 
 class PropertyBody(BaseModel):
@@ -32,7 +32,7 @@ class PropertyBody(BaseModel):
     type: PropertyType
 
 
-Properties = Annotated[list[PropertyBody], Field(max_length=LINKS_MAX)]
+Properties = Annotated[list[PropertyBody], Field(max_length=LINKS_MAX, fail_fast=True), BeforeValidator(within(LISTED))]
 
 
 class _Relations(BaseModel):

@@ -7,7 +7,7 @@ from fastapi import Query
 from kelpie.core.access.identities import KEY_CHARS_MAX, NAME_CHARS_MAX, IdentityQuery, IdentityType
 from kelpie.core.memory.blocks import BlockQuery
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import BlockPath, IdentityPath
 from kelpie.server.http.router import resource
@@ -39,7 +39,7 @@ async def list_identities(
     identity_type: IdentityType | None = None,
 ) -> JsonAnswer:
     found = await api.identities.page(IdentityQuery(page, name, project_id, identifier_key, identity_type))
-    return JsonAnswer([identity_shape(identity) for identity in found])
+    return await listed(found, identity_shape)
 
 
 @router.get("/count", summary="Count identities", response_model=None)
@@ -82,7 +82,7 @@ async def set_properties(api: CallerApi, identity_id: IdentityPath, body: Proper
 async def list_identity_blocks(api: CallerApi, identity_id: IdentityPath, page: Page50) -> JsonAnswer:
     await api.identities.get(identity_id)
     query = BlockQuery(page=page, identity_id=identity_id, show_hidden=True)
-    return JsonAnswer([block_shape(block) for block in await api.blocks.page(query)])
+    return await listed(await api.blocks.page(query), block_shape)
 
 
 @block_router.patch("/attach/{identity_id}", summary="Attach an identity to a block", response_model=None)

@@ -6,13 +6,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.core.errors import InvalidInput
+from kelpie.core.json_limits import SETTINGS
 from kelpie.core.tools.mcp_servers import McpConfig, McpServerType, bare_token, check_address
+from kelpie.server.http.free_json import NamedTexts, within
 from kelpie.tools.registry.mcp_servers import Change
 
 ITEMS_MAX = 1000
 
-Texts = Annotated[list[str], Field(max_length=ITEMS_MAX)]
-Pairs = Annotated[dict[str, str], Field(max_length=ITEMS_MAX)]
+Texts = Annotated[list[str], Field(max_length=ITEMS_MAX, fail_fast=True)]
+Pairs = NamedTexts
 
 
 def _public(url: str) -> str:
@@ -25,7 +27,14 @@ def _public(url: str) -> str:
 Address = Annotated[str, AfterValidator(_public)]
 
 
-class _Strict(BaseModel):
+class _Bounded(BaseModel):
+    @model_validator(mode="before")
+    @classmethod
+    def _is_small(cls, given: Any) -> Any:
+        return within(SETTINGS)(given)
+
+
+class _Strict(_Bounded):
     model_config = ConfigDict(extra="forbid")
 
 
@@ -87,7 +96,7 @@ class UpdateServer(_Strict):
     config: Annotated[StdioChange | SseChange | HttpChange, Field(discriminator="mcp_server_type")]
 
 
-class OldServer(BaseModel):
+class OldServer(_Bounded):
     """A server in the fields of the older API; without a `type`, the other fields decide which kind it is."""
 
     server_name: str

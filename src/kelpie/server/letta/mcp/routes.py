@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.router import resource
 from kelpie.server.letta.mcp.body import (
     CreateServer,
@@ -27,7 +27,7 @@ old_router = resource("/tools/mcp/servers", "mcp-servers")
 
 @router.get("/", summary="List MCP servers", response_model=None)
 async def list_servers(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer([server_shape(server, api.caller.sees_secrets) for server in await api.mcp_servers.all()])
+    return await listed(await api.mcp_servers.all(), lambda server: server_shape(server, api.caller.sees_secrets))
 
 
 @router.post("/", summary="Register an MCP server, without starting it", response_model=None)
@@ -76,7 +76,7 @@ async def map_servers(api: CallerApi) -> JsonAnswer:
 @old_router.put("", summary="Register an MCP server, without starting it", response_model=None)
 async def put_server(api: CallerApi, body: OldServer) -> JsonAnswer:
     _, servers = await api.mcp_servers.add(body.server_name, old_config(body))
-    return JsonAnswer([old_shape(server, api.caller.sees_secrets) for server in servers])
+    return await listed(servers, lambda server: old_shape(server, api.caller.sees_secrets))
 
 
 @old_router.patch("/{mcp_server_name}", summary="Update an MCP server by name", response_model=None)
@@ -88,4 +88,4 @@ async def update_server_by_name(api: CallerApi, mcp_server_name: str, body: OldC
 @old_router.delete("/{mcp_server_name}", summary="Delete an MCP server by name", response_model=None)
 async def delete_server_by_name(api: CallerApi, mcp_server_name: str) -> JsonAnswer:
     servers = await api.mcp_servers.delete_by_name(mcp_server_name)
-    return JsonAnswer([old_shape(server, api.caller.sees_secrets) for server in servers])
+    return await listed(servers, lambda server: old_shape(server, api.caller.sees_secrets))

@@ -14,6 +14,7 @@ from kelpie.core.conversations.messages import Message, MessageSearch, NewMessag
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.search_hits import Hit, SearchMode, reach
+from kelpie.server.http.request_limits import LINKS_MAX, SearchText
 from kelpie.server.http.times import moment
 from kelpie.server.letta.messages.content_body import content_parts
 from kelpie.server.letta.runs.routes import conversation_of
@@ -41,7 +42,7 @@ class SearchMessages(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    query: str
+    query: SearchText
     search_mode: SearchMode = "hybrid"
     agent_id: str | None = None
     conversation_id: str | None = None
@@ -52,8 +53,14 @@ class SearchMessages(BaseModel):
 
 
 class SearchAgentMessages(SearchMessages):
-    query: str | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    roles: list[Literal["assistant", "user", "tool", "function", "system", "approval", "summary"]] | None = None
+    query: SearchText | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    roles: (
+        Annotated[
+            list[Literal["assistant", "user", "tool", "function", "system", "approval", "summary"]],
+            Field(max_length=LINKS_MAX, fail_fast=True),
+        ]
+        | None
+    ) = None
     project_id: str | None = None
     template_id: str | None = None
 
@@ -97,7 +104,7 @@ class CaptureMessages(BaseModel):
 
     provider: str
     model: str
-    request_messages: Annotated[list[dict[str, Any]], Field(max_length=CAPTURED_MAX)]
+    request_messages: Annotated[list[dict[str, Any]], Field(max_length=CAPTURED_MAX, fail_fast=True)]
     response_dict: dict[str, Any]
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.conversations.messages import MessageQuery
+from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, joined
 from kelpie.server.http.paging import LIMIT_MAX, Order, message_cursor
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
@@ -23,7 +24,7 @@ from kelpie.server.letta.message_search.body import (
     search_of,
 )
 from kelpie.server.letta.message_search.shape import found_shape, ranked_shape
-from kelpie.server.letta.messages.shape import View, messages
+from kelpie.server.letta.messages.shape import View, wire_messages
 from kelpie.server.letta.runs.routes import conversation_of
 
 router = resource("", "messages")
@@ -45,9 +46,10 @@ async def list_all_messages(
         before=message_cursor(before),
         descending=order == "desc",
         conversation_id=conversation_of(conversation_id),
+        bytes_max=PAGE_BYTES_MAX,
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    return JsonAnswer(messages(await api.message_search.page(query), View(types=types)))
+    return await joined(await api.message_search.page(query), lambda row: wire_messages(row, View(types=types)))
 
 
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)

@@ -9,6 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, ToolReturn
 from kelpie.core.errors import InvalidInput
+from kelpie.core.json_limits import ARGUMENTS
+from kelpie.server.http.free_json import Arguments, JsonSchema
 from kelpie.server.letta.messages.content_body import return_parts
 
 ANSWERS_MAX = 1000
@@ -25,7 +27,7 @@ class ApprovalBody(BaseModel):
     tool_call_id: str = Field(max_length=1000)
     approve: bool
     reason: str | None = None
-    arguments: str | dict[str, Any] | None = Field(
+    arguments: Annotated[str, Field(max_length=ARGUMENTS.bytes_max)] | Arguments | None = Field(
         None, description="Arguments to use instead of the model's: a JSON object (Kelpie)."
     )
 
@@ -39,8 +41,8 @@ class ToolReturnBody(BaseModel):
     tool_call_id: str = Field(max_length=1000)
     tool_return: str | list[dict[str, Any]] = Field(description="Text, or a list of text and image parts.")
     status: Literal["success", "error"]
-    stdout: Annotated[list[str], Field(max_length=LINES_MAX)] | None = None
-    stderr: Annotated[list[str], Field(max_length=LINES_MAX)] | None = None
+    stdout: Annotated[list[str], Field(max_length=LINES_MAX, fail_fast=True)] | None = None
+    stderr: Annotated[list[str], Field(max_length=LINES_MAX, fail_fast=True)] | None = None
 
 
 def _guessed(value: Any) -> Any:
@@ -60,14 +62,14 @@ class ClientToolBody(BaseModel):
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")
     description: str | None = None
-    parameters: dict[str, Any] | None = Field(None, description="JSON schema of the tool's arguments.")
+    parameters: JsonSchema | None = Field(None, description="JSON schema of the tool's arguments.")
 
 
 class ApprovalFields(BaseModel):
     """The fields with which a message answers waiting calls."""
 
-    approvals: Annotated[list[AnswerBody], Field(max_length=ANSWERS_MAX)] | None = None
-    tool_returns: Annotated[list[ToolReturnBody], Field(max_length=ANSWERS_MAX)] | None = None
+    approvals: Annotated[list[AnswerBody], Field(max_length=ANSWERS_MAX, fail_fast=True)] | None = None
+    tool_returns: Annotated[list[ToolReturnBody], Field(max_length=ANSWERS_MAX, fail_fast=True)] | None = None
     partial: bool = Field(False, description="Keep waiting for the calls that are not answered here (Kelpie).")
     approve: bool | None = Field(None, json_schema_extra={"deprecated": True})
     approval_request_id: str | None = Field(None, max_length=1000, json_schema_extra={"deprecated": True})

@@ -9,6 +9,7 @@ from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.core.conversations.messages import NewMessage, Role
 from kelpie.core.errors import InvalidInput
 from kelpie.server.http.errors import Unprocessable
+from kelpie.server.http.request_limits import Links
 from kelpie.server.letta.compatibility import unsupported
 from kelpie.server.letta.messages.approval_body import CLIENT_TOOLS_MAX, ApprovalFields, ClientToolBody, client_tools
 from kelpie.server.letta.messages.content_body import Content, content_parts
@@ -62,14 +63,14 @@ class SendBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     input: Content | None = Field(None, description="The user's message: text or a list of parts.")
-    messages: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
+    messages: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX, fail_fast=True)] | None = None
     max_steps: int | None = Field(
         None, ge=0, le=STEPS_MAX, description="Maximum number of model calls. Defaults to the server's default."
     )
     use_assistant_message: bool = True
     assistant_message_tool_name: str = "send_message"
     assistant_message_tool_kwarg: str = "message"
-    include_return_message_types: list[str] | None = None
+    include_return_message_types: Links | None = None
     include_compaction_messages: bool = False
     streaming: bool = Field(False, description="Answer with server-sent events.")
     stream_tokens: bool = Field(False, description="Stream tokens as the model writes them, instead of whole messages.")
@@ -78,7 +79,7 @@ class SendBody(BaseModel):
         False, description="Whether to cancel the turn when the client closes the stream (Kelpie)."
     )
     background: bool = False
-    client_tools: Annotated[list[ClientToolBody], Field(max_length=CLIENT_TOOLS_MAX)] | None = Field(
+    client_tools: Annotated[list[ClientToolBody], Field(max_length=CLIENT_TOOLS_MAX, fail_fast=True)] | None = Field(
         None, description="Tools that the client runs. A call to one ends the turn and waits for the result."
     )
     client_skills: Annotated[list[ClientSkill], Field(max_length=SKILLS_MAX)] | None = Field(

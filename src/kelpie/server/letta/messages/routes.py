@@ -13,9 +13,10 @@ from kelpie.agent.events.turn_events import Compacting, Lagged, MessageCommitted
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import PartialFailure, Unprocessable
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, joined
 from kelpie.server.http.paging import LIMIT_MAX, Order
 from kelpie.server.http.path_ids import AgentPath, MessagePath
 from kelpie.server.http.router import resource
@@ -23,7 +24,7 @@ from kelpie.server.http.sdk_version import SdkV1
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.background_stream import following
 from kelpie.server.letta.messages.body import SendBody, send_command
-from kelpie.server.letta.messages.shape import View, messages, wire_messages
+from kelpie.server.letta.messages.shape import View, wire_messages
 from kelpie.server.letta.messages.stream_shape import (
     StreamFrames,
     commit_messages,
@@ -82,11 +83,13 @@ async def list_messages(
         before=_cursor(before),
         descending=order == "desc",
         conversation_id=conversation_id,
+        bytes_max=PAGE_BYTES_MAX,
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
     rows = await api.histories.messages(agent_id, query)
-    return JsonAnswer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
+    wanted = [row for row in rows if group_id is None or row.group_id == group_id]
+    return await joined(wanted, lambda row: wire_messages(row, view))
 
 
 @router.patch(

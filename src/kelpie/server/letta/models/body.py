@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from kelpie.core.json_limits import SCHEMA
 from kelpie.core.models.response_formats import check_format
+from kelpie.server.http.free_json import within
 
 BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
 
@@ -48,7 +50,7 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-ResponseFormat = Annotated[dict[str, Any], AfterValidator(_checked)]
+ResponseFormat = Annotated[dict[str, Any], AfterValidator(within(SCHEMA)), AfterValidator(_checked)]
 """`{"type": "text" | "json_object"}`, or `{"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}`."""
 
 
@@ -65,6 +67,11 @@ class ModelSettings(BaseModel):
     thinking: Thinking | None = None
     response_format: ResponseFormat | None = None
     strict: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_small(cls, given: Any) -> Any:
+        return within(SCHEMA)(given)  # it may contain a response format, which contains a schema
 
 
 def requested_settings(body: ModelSettings) -> dict[str, Any]:

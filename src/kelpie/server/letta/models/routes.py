@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.router import resource
 from kelpie.server.letta.models.shape import embedding_shape, model_shape
 
@@ -34,4 +34,4 @@ async def list_models(
 
 @router.get("/embedding", summary="List embedding models", response_model=None)
 async def list_embedding_models(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer([embedding_shape(model) for model in await api.models.embeddings()])
+    return await listed(await api.models.embeddings(), embedding_shape)

@@ -10,7 +10,7 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import RunId
 from kelpie.core.time import from_datetime
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.router import resource
 from kelpie.server.letta.runs.routes import (
@@ -85,4 +85,4 @@ async def list_filtered_runs(
         created_from=None if start_date is None else from_datetime(start_date),
         created_to=None if end_date is None else from_datetime(end_date),
     )
-    return JsonAnswer([run_shape(run) for run in await api.runs.page(query)])
+    return await listed(await api.runs.page(query), run_shape)

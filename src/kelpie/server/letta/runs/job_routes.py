@@ -6,7 +6,7 @@ from fastapi import Query
 
 from kelpie.core.conversations.jobs import Job, JobQuery
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, Page100, limit_query, page_of
 from kelpie.server.http.path_ids import JobPath
 from kelpie.server.http.router import resource
@@ -45,7 +45,7 @@ async def list_jobs(
     source_id: str | None = None,
     active: Annotated[bool, Query(description="Return only unfinished jobs.")] = False,
 ) -> JsonAnswer:
-    return JsonAnswer([job_shape(job) for job in await api.jobs.page(JobQuery(page, source_id, active))])
+    return await listed(await api.jobs.page(JobQuery(page, source_id, active)), job_shape)
 
 
 @router.get("/active", summary="List unfinished jobs", deprecated=True, response_model=None)
@@ -58,7 +58,7 @@ async def list_active_jobs(
     ascending: bool = True,
 ) -> JsonAnswer:
     page = page_of(before, after, limit, "asc" if ascending else "desc")
-    return JsonAnswer([job_shape(job) for job in await api.jobs.page(JobQuery(page, source_id, active=True))])
+    return await listed(await api.jobs.page(JobQuery(page, source_id, active=True)), job_shape)
 
 
 @router.get("/{job_id}", summary="Get a job", response_model=None)

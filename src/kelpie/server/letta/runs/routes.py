@@ -8,10 +8,10 @@ from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopR
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
 from kelpie.server.http.router import resource
-from kelpie.server.letta.messages.shape import messages
+from kelpie.server.letta.messages.shape import wire_messages
 from kelpie.server.letta.runs.shape import run_metrics, run_shape, run_spans, run_usage, step_shape
 
 router = resource("/runs", "runs")
@@ -47,13 +47,13 @@ async def list_runs(
         conversation_id=conversation_of(conversation_id),
         active=active,
     )
-    return JsonAnswer([run_shape(run) for run in await api.runs.page(query)])
+    return await listed(await api.runs.page(query), run_shape)
 
 
 @router.get("/active", summary="List unfinished runs", deprecated=True, response_model=None)
 async def list_active_runs(api: CallerApi, agent_id: str | None = None, background: bool | None = None) -> JsonAnswer:
     query = RunQuery(agent_ids=agents_of(agent_id, None), background=background, active=True)
-    return JsonAnswer([run_shape(run) for run in await api.runs.page(query)])
+    return await listed(await api.runs.page(query), run_shape)
 
 
 @router.get("/{run_id}", summary="Get a run", response_model=None)
@@ -69,14 +69,14 @@ async def delete_run(api: CallerApi, run_id: str) -> JsonAnswer:
 
 @router.get("/{run_id}/messages", summary="List a run's messages", response_model=None)
 async def list_run_messages(api: CallerApi, run_id: str, page: Page100Ascending) -> JsonAnswer:
-    return JsonAnswer(messages(await api.runs.messages(RunId.parse(run_id), page)))
+    return await joined(await api.runs.messages(RunId.parse(run_id), page), wire_messages)
 
 
 @router.get("/{run_id}/steps", summary="List a run's steps", response_model=None)
 async def list_run_steps(api: CallerApi, run_id: str, page: Page100) -> JsonAnswer:
     run = await api.runs.get(RunId.parse(run_id))
     found = await api.runs.steps(StepQuery(page=page, run_id=run.id))
-    return JsonAnswer([step_shape(step, api.caller.organization_id) for step in found])
+    return await listed(found, lambda step: step_shape(step, api.caller.organization_id))
 
 
 @router.get("/{run_id}/usage", summary="Get a run's token usage", response_model=None)

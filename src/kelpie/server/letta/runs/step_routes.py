@@ -11,11 +11,11 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.time import from_datetime
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import Page50, Page100Ascending
 from kelpie.server.http.path_ids import StepPath
 from kelpie.server.http.router import resource
-from kelpie.server.letta.messages.shape import messages
+from kelpie.server.letta.messages.shape import wire_messages
 from kelpie.server.letta.runs.shape import step_metrics, step_shape
 from kelpie.server.letta.runs.trace_shape import trace_shape
 
@@ -61,7 +61,7 @@ async def list_steps(
         created_from=None if start_date is None else from_datetime(start_date),
         created_to=None if end_date is None else from_datetime(end_date),
     )
-    return JsonAnswer([step_shape(step, api.caller.organization_id) for step in await api.runs.steps(query)])
+    return await listed(await api.runs.steps(query), lambda step: step_shape(step, api.caller.organization_id))
 
 
 @router.get("/{step_id}", summary="Get a step", response_model=None)
@@ -76,7 +76,7 @@ async def retrieve_step_metrics(api: CallerApi, step_id: StepPath) -> JsonAnswer
 
 @router.get("/{step_id}/messages", summary="List a step's messages", response_model=None)
 async def list_step_messages(api: CallerApi, step_id: StepPath, page: Page100Ascending) -> JsonAnswer:
-    return JsonAnswer(messages(await api.runs.step_messages(step_id, page)))
+    return await joined(await api.runs.step_messages(step_id, page), wire_messages)
 
 
 @router.get("/{step_id}/trace", summary="Get a step's request to and answer from the provider", response_model=None)

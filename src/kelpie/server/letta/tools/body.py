@@ -9,7 +9,8 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.tools.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolSearch, ToolType
 from kelpie.server.http.errors import Unprocessable
-from kelpie.server.http.request_limits import LINKS_MAX, Links, Part, Tags
+from kelpie.server.http.free_json import JsonSchema, Metadata
+from kelpie.server.http.request_limits import LINKS_MAX, Links, Part, SearchText, Tags
 from kelpie.server.letta.tools.confinement_body import ToolSandboxBody
 from kelpie.server.letta.tools.field_aliases import unaliased
 
@@ -22,7 +23,7 @@ class Requirement(BaseModel):
     version: str | None = None
 
 
-Requirements = Annotated[list[Requirement], Field(max_length=LINKS_MAX)]
+Requirements = Annotated[list[Requirement], Field(max_length=LINKS_MAX, fail_fast=True)]
 SourceType = Literal["python", "typescript", "javascript", "json"]
 
 
@@ -38,8 +39,8 @@ class CreateTool(BaseModel):
     source_type: SourceType | None = None
     description: str | None = None
     tags: Tags | None = None
-    json_schema: dict[str, Any] | None = None
-    args_json_schema: dict[str, Any] | None = None
+    json_schema: JsonSchema | None = None
+    args_json_schema: JsonSchema | None = None
     return_char_limit: ReturnLimit = DEFAULT_RETURN_CHAR_LIMIT
     pip_requirements: Requirements | None = None
     npm_requirements: Requirements | None = None
@@ -70,12 +71,12 @@ class UpdateTool(BaseModel):
     tags: Tags | None = None
     source_code: str | None = None
     source_type: SourceType | None = None
-    json_schema: dict[str, Any] | None = None
-    args_json_schema: dict[str, Any] | None = None
+    json_schema: JsonSchema | None = None
+    args_json_schema: JsonSchema | None = None
     return_char_limit: ReturnLimit | None = None
     pip_requirements: Requirements | None = None
     npm_requirements: Requirements | None = None
-    metadata_: dict[str, Any] | None = None
+    metadata_: Metadata | None = None
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = None
     kelpie_sandbox: ToolSandboxBody | None = None
@@ -104,7 +105,7 @@ class SearchTools(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str | None = None
+    query: SearchText | None = None
     search_mode: SearchMode = "hybrid"
     tool_types: Links | None = None
     tags: Tags | None = None

@@ -7,7 +7,7 @@ from fastapi import Query
 
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import ToolPath
 from kelpie.server.http.router import resource
@@ -24,8 +24,6 @@ from kelpie.server.letta.tools.body import (
     tool_filter,
 )
 from kelpie.server.letta.tools.shape import hit_shape, tool_shape
-from kelpie.tools.schema.python_schema import schema_from_source
-from kelpie.tools.schema.typescript_schema import schema_from_typescript
 
 router = resource("/tools", "tools")
 agent_router = resource("/agents/{agent_id}/tools", "tools")
@@ -43,7 +41,7 @@ async def upsert_tool(api: CallerApi, body: CreateTool, project_id: Project = No
 
 @router.get("/", summary="List tools", response_model=None)
 async def list_tools(api: CallerApi, query: Filters, page: Page50) -> JsonAnswer:
-    return JsonAnswer([tool_shape(tool) for tool in await api.tools.page(replace(query, page=page))])
+    return await listed(await api.tools.page(replace(query, page=page)), tool_shape)
 
 
 @router.get("/count", summary="Count tools", response_model=None)
@@ -62,19 +60,20 @@ async def search_tools(api: CallerApi, body: SearchTools) -> JsonAnswer:
 
 
 @router.post("/generate-schema", summary="Generate the JSON schema of a tool's source code", response_model=None)
-async def generate_schema(body: Code) -> JsonAnswer:
+async def generate_schema(api: CallerApi, body: Code) -> JsonAnswer:
     if body.source_type not in (None, "python", "typescript"):
         raise InvalidInput("source_type", f"'{body.source_type[:80]}' is neither python nor typescript")
-    read = schema_from_typescript if body.source_type == "typescript" else schema_from_source
+    sources = api.tools.sources
     try:
-        return JsonAnswer(read(body.code))
+        typescript = body.source_type == "typescript"
+        return JsonAnswer(await (sources.typescript_schema(body.code) if typescript else sources.schema(body.code)))
     except InvalidInput as error:
         raise InvalidInput("code" if error.field == "source_code" else error.field, error.remedy) from error
 
 
 @router.post("/add-base-tools", summary="Restore the built-in tools", response_model=None)
 async def add_base_tools(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer([tool_shape(tool) for tool in await api.tools.ensure_builtins()])
+    return await listed(await api.tools.ensure_builtins(), tool_shape)
 
 
 @router.get("/{tool_id}", summary="Get a tool", response_model=None)

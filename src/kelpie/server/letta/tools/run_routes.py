@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from kelpie.agent.resources.manual_tool_runs import ManualToolResult
 from kelpie.core.tools.tools import NewTool
 from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.free_json import Arguments as ToolArguments
+from kelpie.server.http.free_json import JsonSchema
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
@@ -14,7 +16,6 @@ from kelpie.server.http.times import date
 from kelpie.server.letta.tools.body import Requirements, SourceType, requirements
 from kelpie.server.letta.tools.confinement_body import ToolSandboxBody
 from kelpie.server.letta.tools.field_aliases import unaliased
-from kelpie.tools.schema.typescript_schema import schema_from_typescript
 
 VARIABLES_MAX = 256
 NOWHERE = "null"  # the text that Letta gives as the id of what is not stored
@@ -32,14 +33,14 @@ class RunTool(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     source_code: str
-    args: dict[str, Any]
+    args: ToolArguments
     env_vars: Annotated[dict[Variable, Value], Field(max_length=VARIABLES_MAX)] | None = None
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")] | None = Field(
         None, description="The function to run, if the source code has several."
     )
     source_type: SourceType | None = None
-    args_json_schema: dict[str, Any] | None = None
-    json_schema: dict[str, Any] | None = None
+    args_json_schema: JsonSchema | None = None
+    json_schema: JsonSchema | None = None
     pip_requirements: Requirements | None = None
     npm_requirements: Requirements | None = None
     kelpie_sandbox: ToolSandboxBody | None = None
@@ -51,12 +52,15 @@ class RunTool(BaseModel):
 
 
 class Arguments(BaseModel):
-    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    args: ToolArguments = Field(default_factory=dict[str, Any])
 
 
 @router.post("/run", summary="Run a tool's source code without storing it", response_model=None)
 async def run_source(api: CallerApi, body: RunTool) -> JsonAnswer:
-    tried = await api.manual_tool_runs.attempt(_tool(body), body.name, body.args, body.env_vars or {})
+    schema = body.json_schema
+    if schema is None and body.source_type == "typescript":
+        schema = await api.tools.sources.typescript_schema(body.source_code)
+    tried = await api.manual_tool_runs.attempt(_tool(body, schema), body.name, body.args, body.env_vars or {})
     return JsonAnswer(_message_shape(tried, api.world.clock.now()))
 
 
@@ -75,10 +79,7 @@ async def run_tool(api: CallerApi, agent_id: AgentPath, tool_name: str, body: Ar
     )
 
 
-def _tool(body: RunTool) -> NewTool:
-    schema = body.json_schema
-    if schema is None and body.source_type == "typescript":
-        schema = schema_from_typescript(body.source_code)
+def _tool(body: RunTool, schema: dict[str, Any] | None) -> NewTool:
     return NewTool(
         body.source_code,
         schema,

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from kelpie.core.json_limits import LISTED
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
+from kelpie.server.http.free_json import within
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.tools.body import Requirement
 
@@ -17,6 +19,11 @@ Packages = Annotated[list[str], Field(max_length=REQUIREMENTS_MAX)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_small(cls, given: Any) -> Any:
+        return within(LISTED)(given)  # a variable may be a long text
 
 
 class LocalSandbox(_Strict):

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from kelpie.core.tools.sandbox_configs import SandboxType
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import LIMIT_MAX, page_of
 from kelpie.server.http.path_ids import SandboxPath, SandboxVariablePath
 from kelpie.server.http.router import resource
@@ -100,7 +100,7 @@ async def list_variables(
     api: CallerApi, sandbox_config_id: SandboxPath, limit: Limit = 1000, after: After = None
 ) -> JsonAnswer:
     found = await api.sandbox_configs.variables(sandbox_config_id, page_of(None, after, limit, "asc"))
-    return JsonAnswer([variable_shape(one) for one in found] if api.caller.sees_secrets else [])
+    return await listed(found if api.caller.sees_secrets else [], variable_shape)
 
 
 @router.post(

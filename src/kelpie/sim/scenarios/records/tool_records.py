@@ -1,5 +1,5 @@
 """Tools, MCP servers, sandbox variables and deployments, created, changed and deleted by several clients at once, while
-the disk misbehaves.
+the disk misbehaves and the processes that read their source code end.
 
 An acknowledged thing exists, a refused one does not; a change of two fields is made whole or not at all, a batch too;
 and of several clients that change the rules of one agent at once, none loses its change.
@@ -11,6 +11,7 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.workers import PLACE
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.index_checks import index_is_whole
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
@@ -19,6 +20,8 @@ from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 ROUNDS = 2
 BATCH = 3
 SHARED = "everybodys"
+BROKEN = "break"  # parses, and does not compile
+READING_S = (0.001, 0.5)  # that a worker process takes for a source
 STDIO = {"mcp_server_type": "stdio", "command": "first", "args": []}
 TEMPLATE = {"template_id": "t", "base_template_id": "b", "entity_id": "e", "value": "v"}
 
@@ -58,6 +61,7 @@ class ToolRecords(ServerScenario):
         self.servers: list[RequestedThing] = []
         self.batches: list[RequestedThing] = []
         self.rules: dict[str, Fate] = {}  # tool name -> whether it waits for approval
+        machine.world.worker_s = READING_S
 
     async def act(self) -> None:
         await self.make_agents(1)
@@ -85,6 +89,7 @@ class ToolRecords(ServerScenario):
 
     async def _tool(self, client: ScenarioClient, name: str) -> None:
         source = f'def {name}(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the x\n    """\n    return x\n'
+        await client.ask("POST", "/v1/tools/", {"source_code": f"def broken_{name}() -> None:\n    {BROKEN}\n"})
         tool = await self._make(client, "/v1/tools/", name, {"source_code": source}, self.tools)
         rule = {"requires_approval": True}
         path = f"/v1/agents/{self.agents[0]}/tools"
@@ -151,6 +156,8 @@ class ToolRecords(ServerScenario):
             if count not in (BATCH * one for one in batch.counts) and not (halfway and count <= BATCH):
                 raise Broken("a batch is stored as a whole", f"{count} blocks of {batch}")
         self._rules_match_answers()
+        if found := self.machine.disk.query("SELECT name FROM tools WHERE source_code LIKE ?", f"%{BROKEN}%"):
+            raise Broken("what does not compile is not stored", str(found))
 
     def _matches_answers(self, statement: str, things: list[RequestedThing]) -> None:
         for thing in things:
@@ -177,6 +184,9 @@ TOOLBOXES = scenario(
         Aim(Fault.storage_busy, "database.begin", rate=0.05),
         Aim(Fault.storage_busy, "database.commit", rate=0.05),
         Aim(Fault.storage_read_fail, "database.read", rate=0.05),
+        Aim(Fault.process_timeout, PLACE, rate=0.05),
+        Aim(Fault.out_of_memory, PLACE, rate=0.05),
+        Aim(Fault.process_crash, PLACE, rate=0.05),
     ),
     swarm=(Fault.disk_full, Fault.crash_after_write, Fault.network_delay, Fault.cpu_starvation),
 )
