@@ -4,11 +4,14 @@ An endpoint gets the API of its request's caller, so it cannot leave the scope. 
 particular (recovery, activations) must use the storage itself.
 """
 
+from dataclasses import replace
 from functools import cached_property
 
 from kelpie.accounts.access_tokens import AccessTokens
 from kelpie.accounts.api_keys import ApiKeys
 from kelpie.accounts.identities import Identities
+from kelpie.accounts.organization_database import OrganizationDatabase
+from kelpie.accounts.organization_usage import OrganizationUsages
 from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.stored_data import StoredData
 from kelpie.accounts.users import Users
@@ -48,7 +51,10 @@ class Api:
 
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         self.caller = caller
-        self.world = runtime.world
+        database = OrganizationDatabase(
+            runtime.world.database, caller.organization_id, runtime.quotas, runtime.memory_gate
+        )
+        self.world = replace(runtime.world, database=database)
         self.settings = runtime.settings
         self.models = runtime.models
         self.sandbox = runtime.sandbox
@@ -67,13 +73,22 @@ class Api:
             shared.recovery,
             shared.pauses,
             self.settings,
+            shared.piece_size,
             self.caller,
         )
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
         shared = self._runtime
-        return Checkpoints(self.world, self.settings, shared.active_turns, shared.live_agents, self.caller)
+        return Checkpoints(
+            self.world,
+            self.settings,
+            shared.active_turns,
+            shared.live_agents,
+            shared.memory_changes,
+            shared.quotas,
+            self.caller,
+        )
 
     @cached_property
     def deployments(self) -> Deployments:
@@ -107,13 +122,20 @@ class Api:
     def background_runs(self) -> BackgroundRuns:
         shared = self._runtime
         return BackgroundRuns(
-            self.world, self.models, self.settings, shared.run_queue, shared.run_notifier, self.caller
+            self.world,
+            self.models,
+            self.settings,
+            shared.run_queue,
+            shared.run_notifier,
+            shared.quotas,
+            self.caller,
         )
 
     @cached_property
     def cancellations(self) -> Cancellations:
         shared = self._runtime
-        return Cancellations(self.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
+        # What a cancelled turn has done is stored, whatever the quota.
+        return Cancellations(shared.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
 
     @cached_property
     def context_windows(self) -> ContextWindows:
@@ -126,7 +148,8 @@ class Api:
 
     @cached_property
     def histories(self) -> Histories:
-        return Histories(self.world, self.agents, self._runtime.live_agents, self.caller)
+        shared = self._runtime
+        return Histories(self.world, self.agents, shared.live_agents, shared.memory_changes, self.caller)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -216,6 +239,10 @@ class Api:
     @property
     def key_rotation(self) -> KeyRotation:
         return self._runtime.key_rotation
+
+    @cached_property
+    def usage(self) -> OrganizationUsages:
+        return OrganizationUsages(self._runtime.world, self._runtime.quotas, self._runtime.disk_usage, self.caller)
 
     @cached_property
     def stored_data(self) -> StoredData:

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.quotas import Quotas
 from kelpie.actors.background import run_forever
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
@@ -22,6 +25,7 @@ from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.worker import MaintenanceWorker
@@ -51,6 +55,7 @@ from kelpie.search.items import NearestItems
 from kelpie.storage.accounts import accounts
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.ownership_fence import Node
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import steps
 from kelpie.storage.runs.traces import Tracing
 from kelpie.storage.schema import ensure_schema
@@ -105,10 +110,11 @@ class Kelpie:
         self._rotation_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept)
-        self._cleanup = Cleanup(world, settings.stream_kept_s)
+        self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size, self.runtime.disk_usage)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
-        self._maintenance = MaintenanceWorker(self.runtime.recovery, self._cleanup, expiry)
+        self._maintenance = MaintenanceWorker(self.runtime.recovery, self.runtime.memory_changes, self._cleanup, expiry)
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
+        self.runtime.memory_changes.when_unfinished(self._maintenance.wake)
         world.database.when_in_doubt(self.runtime.recovery.reread_everything)
 
     def _build(
@@ -123,6 +129,8 @@ class Kelpie:
         models = Models(world, settings, providers, self._share)
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
+        quotas = Quotas(world.clock, settings.organization_limits)
+        gate, piece_size, disk = MemoryGate(), PieceSize(), DiskUsage(quotas)
         dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -141,7 +149,7 @@ class Kelpie:
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
             **MessagingTools(world, dispatcher, wait_graph, settings).tools(),
-            **code_tools(world, sandbox, callback, environments, settings.workspace_mb_max),
+            **code_tools(world, sandbox, callback, environments, settings.workspace_mb_max, disk),
         }
         turn_dependencies = TurnDependencies(
             world=world,
@@ -154,6 +162,7 @@ class Kelpie:
             broadcast=run_notifier,
             precompute=Precompute(world.database, embeddings),
             fact_extractor=FactExtractor(world, models, embeddings, pauses, live_agents, settings.policy),
+            quotas=quotas,
             block_rules=settings.block_rules,
             working_memory=settings.working_memory,
             context_window=settings.context_window,
@@ -167,6 +176,11 @@ class Kelpie:
             embeddings=embeddings,
             share=self._share,
             authenticator=authenticator,
+            quotas=quotas,
+            disk_usage=disk,
+            memory_gate=gate,
+            memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release, piece_size),
+            piece_size=piece_size,
             passports=passports,
             key_rotation=KeyRotation(world),
             dispatcher=dispatcher,
@@ -206,6 +220,8 @@ class Kelpie:
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
         await self._open_keys()
         await self.seed_defaults()
+        await runtime.quotas.load(database)
+        await runtime.memory_changes.close_gates()
         if runtime.models.counts_money:
             since = self.world.clock.now() - DAY
             runtime.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))

@@ -6,13 +6,17 @@ Nothing in here knows a caller: `api.Api` decides what a caller may reach.
 from dataclasses import dataclass
 
 from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.quotas import Quotas
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.turn.activation import Activation
@@ -24,6 +28,7 @@ from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.world.world import World
 
@@ -38,6 +43,11 @@ class Runtime:
     embeddings: Embeddings
     share: OrganizationShare
     authenticator: Authenticator
+    quotas: Quotas
+    disk_usage: DiskUsage
+    memory_gate: MemoryGate
+    memory_changes: MemoryChanges
+    piece_size: PieceSize  # of long writes
     passports: Passports  # of the code of tools that runs now
     key_rotation: KeyRotation
     dispatcher: Dispatcher[Activation]

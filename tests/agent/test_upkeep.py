@@ -4,9 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import tool_calls
 from tests.tools.workshop import open_world
 
@@ -22,6 +25,6 @@ async def test_a_directory_that_cannot_be_read_keeps_nothing_else_from_being_swe
         world = replace(made, workspaces=unreadable)
         old = CallRecord(DEFAULT_ORGANIZATION, "old", None, CallOutcome.success, 1)
         await world.database.transact(lambda tx: tool_calls.add(tx, [old]))
-        await Cleanup(world, 1.0).clean_up()
+        await Cleanup(world, 1.0, PieceSize(), DiskUsage(Quotas(world.clock))).clean_up()
         left = await world.database.read(lambda tx: tool_calls.select_calls(tx, DEFAULT_ORGANIZATION, CallQuery()))
         assert left == []

@@ -174,6 +174,7 @@ class Rows:
         server = {"server_name": f"s{n}", "config": {"mcp_server_type": "stdio", "command": "true", "args": []}}
         await _call(call, "POST", "/v1/mcp-servers/", json=server)
         organization = await _call(call, "POST", "/v1/admin/orgs/", json={"name": f"o{n}"})
+        self.ids["organization"] = organization["id"]
         await _call(call, "POST", "/v1/admin/users/", json={"name": f"u{n}", "organization_id": organization["id"]})
 
     async def _identity(self) -> str:

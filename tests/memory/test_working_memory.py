@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
@@ -18,8 +20,9 @@ from kelpie.core.memory.working_memory import Append, EntryQuery, Increment, Mer
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.memory.working_memory import WorkingMemory
-from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.memory import working_memory as rows
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY, NOW, open_world
 
@@ -96,7 +99,7 @@ async def test_agents_and_organisations_are_apart(memory: WorkingMemory, world: 
         ):
             with pytest.raises(NotFound, match="Agent"):
                 await asked
-    await world.database.transact(lambda tx: agents.remove(tx, BEN))
+    await world.database.transact(lambda tx: agent_removal.remove(tx, BEN, 0))
     assert await stored(world) == []
 
 
@@ -131,7 +134,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "put another":
             await memory.put(ANN, "other", 1)
         case _:
-            await Cleanup(world, 1.0).clean_up()
+            await Cleanup(world, 1.0, PieceSize(), DiskUsage(Quotas(world.clock))).clean_up()
     clock.at = NOW
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
@@ -146,7 +149,7 @@ async def test_upkeep_sweeps_all_that_is_over_and_nothing_else(
     await memory.put(BEN, "later", 1, 100)
     await memory.put(BEN, "never", 1)
     clock.at += SECOND
-    await Cleanup(world, 1.0).clean_up()
+    await Cleanup(world, 1.0, PieceSize(), DiskUsage(Quotas(world.clock))).clean_up()
     assert sorted(await stored(world)) == [(BEN, "later"), (BEN, "never")]
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.quotas import Quotas
 from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId
@@ -63,7 +65,7 @@ async def bench(cells: BubblewrapCells, tmp_path: Path) -> AsyncIterator[Bench]:
     clock = SystemClock()
     passports, sandbox = Passports(RandomIds(), clock), ProcessSandbox(cells, clock)
     callback, workspaces = ApiCallback(passports, clock), DirectoryWorkspaces(tmp_path)
-    workspace, workers = Workspace(workspaces, 1), ProcessWorkers()
+    workspace, workers = Workspace(workspaces, 1, DiskUsage(Quotas(clock))), ProcessWorkers()
     tools: dict[str, ExternalTool] = {
         "run_code": CodeRunner(sandbox, callback, Environments(None), workers).run_code,
         "shell": Shell(sandbox, callback, workspace),

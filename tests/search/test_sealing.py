@@ -31,10 +31,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_merge, "TOGETHER", (2, 2, 2))
 
 
+def seal_all(tx: Connection, kind: str, scope: str) -> None:
+    while segment_merge.seal(tx, kind, scope):
+        pass
+
+
 def tidy(tx: Connection) -> None:
     """What upkeep does."""
     while (found := segment_queue.next_scope(tx)) is not None:
-        segment_merge.seal(tx, *found)
+        seal_all(tx, *found)
         while (merged := segment_merge.merge(tx, *found)) is not None:
             segment_merge.replace(tx, merged)
         segment_queue.done(tx, *found)
@@ -101,7 +106,7 @@ def test_scores_are_the_same_loose_sealed_and_merged(tx: Connection, monkeypatch
     loose = answers()
     assert loose == [Reference(texts).ranked(query, 50) for query in queries]
     monkeypatch.setattr(segment_merge, "SEALED_MAX", 25)
-    segment_merge.seal(tx, "passage", MINE)
+    seal_all(tx, "passage", MINE)
     assert rows(tx, "search_segments") == 8
     assert answers() == loose
     merged = segment_merge.merge(tx, "passage", MINE)
@@ -203,7 +208,7 @@ def test_what_is_damaged_is_left_out_told_and_never_taken_for_true(
         tx.execute(text(f"UPDATE {table} SET {column} = :new WHERE rowid = :key"), {"new": rotten, "key": key})
         found = {each.item_id for each in fulltext.search(tx, "passage", MINE, "fox harbour", 1000)}
         assert found <= true.keys()
-        segment_merge.seal(tx, "passage", MINE) if where != "loose words" else None
+        seal_all(tx, "passage", MINE) if where != "loose words" else None
         assert segment_merge.merge(tx, "passage", MINE) is None
         assert "a part of the text index that is not as it was written" in broken(tx)
     tx.execute(text(f"UPDATE {table} SET {column} = :new WHERE rowid = :key"), {"new": before, "key": key})

@@ -139,7 +139,7 @@ async def test_what_was_learnt_reads_back_the_same(client: httpx.AsyncClient, ke
     def since(tx: Tx) -> None:
         facts.remove(tx, agent_id, new)
         facts.add(tx, Fact(later, agent_id, "Ann", "pet", "zebra", "Ann has a zebra.", 7, 7, 7))
-        entities.remove_all(tx, agent_id)
+        entities.remove(tx, agent_id, ["ann"])
 
     await kelpie.world.database.transact(learn)
     before = await checkpoint(client, agent)

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
-from kelpie.accounts import authentication
+from kelpie.accounts import authentication, organization_database
 from kelpie.accounts.identities import Identities
+from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
 from kelpie.actors import actor, mailbox
 from kelpie.agent.companions import schedule as companion_schedule
@@ -34,6 +36,7 @@ from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.prompt import context
@@ -65,7 +68,7 @@ from kelpie.server.edge import cell_listener, cell_refusals
 from kelpie.server.edge.cell_listener import CellApi
 from kelpie.sim.ports import database
 from kelpie.storage.agents import agents as agent_rows
-from kelpie.storage.agents import ownership_fence
+from kelpie.storage.agents import ownership_fence, removal
 from kelpie.storage.archives import passages
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
@@ -74,6 +77,7 @@ from kelpie.storage.blocks import history as block_history
 from kelpie.storage.conversations import approvals, conversations, message_rows, messages
 from kelpie.storage.encryption import sealing
 from kelpie.storage.runs import journal_keys
+from kelpie.storage.tables import removed_agents
 from kelpie.storage.tools import tools as tool_rows
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.custom import result_cache
@@ -602,6 +606,7 @@ _BEHIND = "background-runs-and-readers"
 _DOUBTS = "edits-in-doubt"
 _STALE = "a prompt is not older than the last edit|a live agent sees what is stored"
 _CUT_OFF = "turns-cut-off"
+_LONG = "long-changes-of-memory"
 _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
 _THREADS = "threads-under-storage-faults"
@@ -730,7 +735,49 @@ def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 # What is broken, in which scenario it is found, by which known seed, within how many seeds, by which invariant.
+def the_rows_of_a_deleted_agent_stay_counted(patch: pytest.MonkeyPatch) -> None:
+    original, forget = removal.remove, update(removed_agents).values(organization_id="")
+
+    def remove(tx: Any, *arguments: Any) -> None:
+        original(tx, *arguments)
+        tx.execute(forget)
+
+    patch.setattr(removal, "remove", remove)
+
+
+def what_is_half_restored_is_shown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryGate, "hold", lambda self, organization, agent_id: None)
+
+
+def a_restore_that_was_cut_off_is_left_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: MemoryChanges) -> None:
+        return
+
+    patch.setattr(MemoryChanges, "complete_all", nothing)
+
+
+def a_restore_is_dropped_after_it_was_decided(patch: pytest.MonkeyPatch) -> None:
+    async def drop(self: Any, change: Any) -> None:
+        return
+
+    patch.setattr(MemoryChanges, "_insist", drop)
+
+
+def a_quota_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(organization_database, "check_growth", lambda limits, before, after: None)
+
+
+def the_rows_of_a_deleted_agent_are_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(removal, "needs_cleanup", lambda tx: False)
+
+
 MUTATIONS = (
+    Mutation(the_rows_of_a_deleted_agent_stay_counted, _LONG, 0, 5, "usage is what the rows say"),
+    Mutation(the_rows_of_a_deleted_agent_are_left, _LONG, 0, 5, "long writes come to an end|nothing is half there"),
+    Mutation(what_is_half_restored_is_shown, _LONG, 0, 20, "a memory is seen as a whole|a restore is whole"),
+    Mutation(a_restore_that_was_cut_off_is_left_as_it_is, _LONG, 0, 20, "long writes come to an end|recovers|bricked"),
+    Mutation(a_restore_is_dropped_after_it_was_decided, _LONG, 0, 20, "a memory is seen as a whole|a restore is whole"),
+    Mutation(a_quota_is_not_looked_at, _LONG, 0, 10, "a quota is never passed"),
     Mutation(what_is_damaged_is_told, "storage-corruption", 0, 5, "what is damaged is never told as truth"),
     Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 0, 5, "what can be searched is whole"),
     Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 0, 5, "a search without meaning says so"),

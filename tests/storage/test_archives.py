@@ -12,6 +12,7 @@ from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage, PassageQ
 from kelpie.core.paging import Page
 from kelpie.storage import schema
 from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.world.database import Tx
@@ -158,7 +159,7 @@ def test_an_agents_own_archive_goes_with_it_unless_it_is_shared(tx: Tx, shared: 
     if shared:
         archives.attach(tx, BEN, archive_id(1))
     archive_removal.remove_owned(tx, ANN)
-    agents.remove(tx, ANN)
+    agent_removal.remove(tx, ANN, 0)
     rest = left(tx)
     if shared:
         assert rest["passages"] == rest["search_items"] == 3 and rest["agent_archives"] == 1
@@ -170,7 +171,7 @@ def test_an_attached_archive_outlives_its_agents(tx: Tx) -> None:
     archives.insert(tx, FULL)
     archives.attach(tx, ANN, FULL.id)
     archive_removal.remove_owned(tx, ANN)
-    agents.remove(tx, ANN)
+    agent_removal.remove(tx, ANN, 0)
     assert archives.get(tx, OURS, FULL.id) == FULL
     assert left(tx)["agent_archives"] == 0
 

@@ -15,6 +15,7 @@ from kelpie.core.memory.blocks import Block, BlockQuery
 from kelpie.core.paging import Page
 from kelpie.storage import schema
 from kelpie.storage.agents import agents, identities
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.blocks import blocks
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
@@ -167,7 +168,7 @@ def test_links_vanish_with_either_end(tx: Tx) -> None:
     assert links() == (4, 2)
     identities.delete(tx, OURS, identity_id(1))
     assert links() == (2, 1)
-    agents.remove(tx, ANN)
+    agent_removal.remove(tx, ANN, 0)
     blocks.delete(tx, BLOCK)
     assert links() == (1, 0)
     assert identities.get(tx, OURS, identity_id(2)).name == "Name 2"

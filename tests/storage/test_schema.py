@@ -11,7 +11,10 @@ import pytest
 from sqlalchemy import Connection, insert, text
 
 from kelpie.core.errors import ConfigurationError, StorageError
+from kelpie.core.ids import OrganizationId
+from kelpie.core.permissions.organization_limits import OrganizationUsage
 from kelpie.storage import migrations, schema
+from kelpie.storage.accounts import usage
 from kelpie.storage.tables import archives, metadata
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -114,6 +117,38 @@ def test_one_step_up_and_down_keeps_the_data(connection: Connection, tmp_path: P
     assert connection.execute(text("SELECT name FROM archives")).scalars().all() == ["kept"]
     schema.migrate(connection, newer)
     assert connection.execute(text("SELECT name FROM archives")).scalars().all() == ["kept"]
+
+
+def test_an_upgrade_counts_what_is_stored_already(connection: Connection) -> None:
+    """A database from before usage was counted gets counters that equal a recount, and they stay right."""
+    migrations.upgrade(connection, schema.REVISIONS.locations, "0001")
+    fill = """
+        INSERT INTO organizations VALUES ('org', 'ours', 0, 1, 1), ('other', 'empty', 0, 1, 1);
+        INSERT INTO agents (id, organization_id, name, agent_type, system, model, embedding_chunk_size, tool_rules,
+            timezone, message_buffer_autoclear, stopped, created_at, updated_at, version)
+            VALUES ('agent', 'org', 'a', 't', 'Grüße', '{}', 1, '[]', 'UTC', 0, 0, 1, 1, 1);
+        INSERT INTO messages (id, agent_id, seq, role, content, tool_calls, tool_returns, is_err, created_at)
+            VALUES ('m1', 'agent', 1, 'user', '["hello"]', '[]', '[]', 0, 1),
+                   ('m2', 'agent', 2, 'user', '["ö"]', '[]', '[]', 0, 1);
+        INSERT INTO blocks (id, organization_id, label, value, "limit", read_only, metadata, is_template,
+            preserve_on_migration, created_at, updated_at, version)
+            VALUES ('block', 'org', 'l', 'value', 1, 0, '{}', 0, 0, 1, 1, 1);
+        INSERT INTO block_history (block_id, version, value, fields, at, author)
+            VALUES ('block', 1, 'value', '{}', 1, 'user')"""
+    for statement in fill.split(";\n"):
+        connection.exec_driver_sql(statement)
+    schema.migrate(connection)
+    ours = usage.state(connection, OrganizationId("org")).used
+    stored = len("Grüße".encode()) + len('["hello"]["ö"]'.encode()) + 4 * len("[]") + 2 * len("value{}")
+    assert ours == OrganizationUsage(agents=1, messages=2, bytes=stored)
+    assert usage.deviation(connection, OrganizationId("org")) == OrganizationUsage()
+    assert usage.state(connection, OrganizationId("other")).used == OrganizationUsage()
+    connection.exec_driver_sql("UPDATE messages SET content = '[]' WHERE id = 'm1'")
+    connection.exec_driver_sql("DELETE FROM messages WHERE id = 'm2'")
+    connection.exec_driver_sql("DELETE FROM blocks")  # and its history, by its foreign key
+    kept = usage.state(connection, OrganizationId("org")).used
+    assert kept == OrganizationUsage(1, 1, len("Grüße".encode()) + 3 * len("[]"))
+    assert usage.deviation(connection, OrganizationId("org")) == OrganizationUsage()
 
 
 async def test_an_empty_database_is_created_and_then_left_alone(database: SqliteDatabase) -> None:

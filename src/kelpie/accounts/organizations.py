@@ -10,6 +10,7 @@ from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.storage.accounts import accounts as rows
+from kelpie.storage.accounts import usage
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -82,6 +83,8 @@ class Organizations:
             found = self._reached(tx, organization)
             if organization == DEFAULT_ORGANIZATION:
                 raise Conflict("The default organization cannot be deleted.")
+            if usage.has_removed_agents(tx, organization):
+                raise Conflict("Deleted agents of the organization are still being removed. Try again in a moment.")
             if left := rows.left_in(tx, organization):
                 raise Conflict(f"The organization still has {', '.join(left)}; delete them first.")
             rows.delete_organization(tx, organization)

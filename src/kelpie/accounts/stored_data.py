@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Forbidden
+from kelpie.storage.accounts import usage
 from kelpie.storage.integrity import row_checks
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -16,6 +17,7 @@ from kelpie.world.world import World
 LOOK_S = 20.0
 SHOWN = 10  # ids of damaged rows in the report, of each kind
 _NS = 1e9
+MISCOUNTED = "a usage counter that differs from the rows"  # POST /v1/kelpie/usage/{id}/recount corrects it
 
 
 @dataclass(slots=True)
@@ -59,6 +61,10 @@ class StoredData:
             rows.append(found)
             unlooked += () if whole else (f"each {kind.name}",)
         wrongs, later = await self._wrongs(until)
+        if self._world.clock.monotonic_ns() >= until:
+            unlooked.append(MISCOUNTED)
+        elif miscounted := await self._world.database.read(usage.count_miscounted):
+            wrongs[MISCOUNTED] = miscounted
         return DataState(rows, wrongs, [*unlooked, *later], row_checks.WRONG_REMEDY)
 
     async def _rows(self, kind: row_checks.Kind, until: int) -> tuple[Damage, bool]:

@@ -16,8 +16,10 @@ KelpieError
 │   │   ├── ConversationBusy the conversation has a running turn; carries its run
 │   │   ├── AgentStopped     the agent was stopped by its operator
 │   │   └── PendingApproval  tool calls wait for an answer; names the message that asks
-│   └── Overloaded           a limit was reached; carries how long to wait
-│       └── MailboxFull
+│   ├── Overloaded           a limit was reached; carries how long to wait
+│   │   ├── MailboxFull
+│   │   └── RateExceeded     the organization makes more requests than it may; carries the quota
+│   └── QuotaExceeded        the organization stores as much as it may; carries the quota
 ├── ModelError               the model provider failed or refused; see its `kind`
 ├── RunOver                  a run was ended from outside its turn, which can no longer commit
 ├── ToolError                a tool call failed; the text is for the model, the client's request succeeds
@@ -139,6 +141,22 @@ class Overloaded(CallerError):
 
 class MailboxFull(Overloaded):
     """Too many messages are waiting for the agent."""
+
+
+class RateExceeded(Overloaded):
+    """The organization makes more requests than its quota allows."""
+
+    def __init__(self, message: str, retry_after_s: float, *, quota: str, limit: int, used: int, setting: str) -> None:
+        super().__init__(message, retry_after_s)
+        self.quota = {"name": quota, "limit": limit, "used": used, "setting": setting}
+
+
+class QuotaExceeded(CallerError):
+    """The organization stores as much as its quota allows."""
+
+    def __init__(self, message: str, *, quota: str, limit: int, used: float, setting: str) -> None:
+        super().__init__(message)
+        self.quota = {"name": quota, "limit": limit, "used": used, "setting": setting}
 
 
 class ModelFault(StrEnum):

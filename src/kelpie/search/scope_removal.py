@@ -3,7 +3,7 @@
 Their items cannot be found meanwhile, because no search asks for such a scope any more.
 """
 
-from sqlalchemy import Connection, Integer, bindparam, delete, insert, select
+from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, select
 
 from kelpie.search import items, vector_rows
 from kelpie.search.tables import search_items, search_removed
@@ -19,6 +19,11 @@ _SOME_NUMBERS = (
     .where(_I.kind == bindparam("the_kind"), _I.scope == bindparam("the_scope"))
     .limit(bindparam("most", type_=Integer))
 )
+_COUNT = (
+    select(func.count())
+    .select_from(search_items)
+    .where(_I.kind == bindparam("the_kind"), _I.scope == bindparam("the_scope"))
+)
 _GIVE_UP = insert(search_removed)
 _GIVEN_UP = select(search_removed).order_by(_R.kind, _R.scope).limit(1)
 _FORGET = delete(search_removed).where(_R.kind == bindparam("the_kind"), _R.scope == bindparam("the_scope"))
@@ -31,6 +36,18 @@ def discard_scope(tx: Connection, kind: Kind, scope: str) -> None:
         items.forget_scope(tx, kind, scope)
     else:
         tx.execute(_GIVE_UP, {"kind": kind, "scope": scope})
+
+
+def count(tx: Connection, kind: Kind, scope: str) -> int:
+    """Number of items of a scope."""
+    return int(tx.execute(_COUNT, {"the_kind": kind, "the_scope": scope}).scalar_one())
+
+
+def remove_some(tx: Connection, kind: Kind, scope: str) -> None:
+    """Removes a piece of the items of a scope, whose owner stays."""
+    if numbers := _some_of(tx, kind, scope):
+        vector_rows.remove_numbers(tx, numbers)
+        fulltext.remove_numbers(tx, numbers)
 
 
 def needs_cleanup(tx: Connection) -> bool:

@@ -25,6 +25,7 @@ from kelpie.server.kelpie import (
     permissions,
     sandbox,
     spending,
+    usage,
     working_memory,
 )
 from kelpie.server.kelpie import models as model_care
@@ -119,6 +120,8 @@ _ROUTERS = (
     encryption.router,
     permissions.registry,
     sandbox.router,
+    usage.router,
+    usage.quota_router,
 )
 
 
@@ -137,7 +140,11 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     # The middleware added last is the first to see a request.
     runtime = kelpie.runtime
     app.add_middleware(
-        AuthenticationMiddleware, authenticator=runtime.authenticator, passports=runtime.passports, api=kelpie.api
+        AuthenticationMiddleware,
+        authenticator=runtime.authenticator,
+        passports=runtime.passports,
+        api=kelpie.api,
+        quotas=runtime.quotas,
     )
     app.add_middleware(LatestPrefix)
     app.add_middleware(

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import ExecutableDDLElement
 
 from kelpie.core.errors import ConfigurationError
+from kelpie.storage import usage_triggers
 from kelpie.storage.tables import metadata
 from kelpie.world.database import Database
 
@@ -51,7 +52,9 @@ class Revisions:
         return self.known[-1]
 
 
-REVISIONS = Revisions(known=("0001", "0002"), locations=(str(Path(__file__).parent / "migrations" / "versions"),))
+REVISIONS = Revisions(
+    known=("0001", "0002", "0003"), locations=(str(Path(__file__).parent / "migrations" / "versions"),)
+)
 
 
 async def ensure_schema(
@@ -108,7 +111,7 @@ def create(tx: Connection) -> None:
 
 @cache
 def _definitions(dialect: str) -> tuple[str, ...]:
-    """The statements that make all tables and indexes, compiled once: compiling takes most of the time."""
+    """The statements that make all tables, indexes and triggers, compiled once: compiling takes most of the time."""
     statements: list[str] = []
 
     def keep(statement: ExecutableDDLElement, *_: object, **__: object) -> None:
@@ -116,7 +119,7 @@ def _definitions(dialect: str) -> tuple[str, ...]:
 
     engine = create_mock_engine(f"{dialect}://", keep)
     metadata.create_all(engine, checkfirst=False)
-    return tuple(statements)
+    return (*statements, *usage_triggers.definitions(dialect))
 
 
 def migrate(tx: Connection, revisions: Revisions = REVISIONS) -> None:

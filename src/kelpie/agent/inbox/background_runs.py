@@ -6,6 +6,7 @@ every client sees the same, however late or slow it is, and holds up no other.
 
 from collections.abc import AsyncGenerator
 
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.events import event_json
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import StreamCut, TurnEnded, TurnEvent
@@ -56,6 +57,7 @@ class BackgroundRuns:
         settings: Settings,
         run_queue: RunQueue,
         notifier: RunNotifier,
+        quotas: Quotas,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
@@ -63,6 +65,7 @@ class BackgroundRuns:
         self._settings = settings
         self._run_queue = run_queue
         self._notifier = notifier
+        self._quotas = quotas
         self._organization = caller.organization_id
         self._passport = caller.passport
         self._web_page = caller.web_page
@@ -70,8 +73,8 @@ class BackgroundRuns:
     async def accept(self, agent_id: AgentId, send: SendRequest) -> Run:
         """Stores a run that its lane will play; the same messages under the same ids are the run they were before.
 
-        Raises NotFound, Forbidden, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and
-        Conflict for tool code that sends to an agent which waits for it.
+        Raises NotFound, Forbidden, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, QuotaExceeded,
+        StorageError, and Conflict for tool code that sends to an agent which waits for it.
         """
         if self._passport is not None:
             send = on_behalf(send, agent_id, self._passport)
@@ -108,6 +111,7 @@ class BackgroundRuns:
                 raise MailboxFull(
                     f"{most} messages are already waiting for this agent. Send it again later.", RETRY_AFTER_S
                 )
+            self._quotas.require_room(tx, self._organization)
             runs.open_run(tx, run, self._organization, given, NOBODY)
             client_ids.add(tx, agent_id, run.id, given.otids)
             return run

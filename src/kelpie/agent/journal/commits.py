@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
@@ -77,11 +78,17 @@ async def commit(
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-async def open_turn(database: Database, position: JournalPosition, loaded: AgentSnapshot, sent: RunInput) -> None:
-    """The first commit of a turn: the run and its input, which is not history yet. Raises StorageError."""
+async def open_turn(
+    database: Database, position: JournalPosition, loaded: AgentSnapshot, sent: RunInput, quotas: Quotas
+) -> None:
+    """The first commit of a turn: the run and its input, which is not history yet.
+
+    Raises QuotaExceeded when the organization has no room for messages, and StorageError.
+    """
     organization = loaded.agent.organization_id
 
     def body(tx: Tx) -> None:
+        quotas.require_room(tx, organization)
         runs.open_run(tx, position.run, organization, sent, position.claim.node)
         if sent.otids:
             client_ids.add(tx, position.run.agent_id, position.run.id, sent.otids)

@@ -8,10 +8,12 @@ the budget is used up are the most that can be spent beyond it. Agents without a
 from collections.abc import Sequence
 from typing import Any
 
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.live.live_agent import LiveAgent
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.runs import Step
-from kelpie.core.errors import KelpieError, ModelError, ModelFault, StorageBusy
+from kelpie.core.errors import KelpieError, ModelError, ModelFault, QuotaExceeded, StorageBusy
+from kelpie.core.ids import OrganizationId
 from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, Budget, SpentAmount
 from kelpie.core.permissions.call_records import CallRecord
 from kelpie.core.permissions.policies import EffectivePermissions
@@ -22,7 +24,7 @@ from kelpie.storage.runs import steps, tool_calls
 from kelpie.world.database import Database
 
 READS_MAX = 8  # of the records, should other turns keep writing to them
-DETAIL, LIMIT = "budget", "limit"  # details beside the stop reason
+DETAIL, LIMIT, QUOTA = "budget", "limit", "quota"  # details beside the stop reason
 PERIODS_MAX = 2  # that are known at once: of the budget, and of the limit
 
 
@@ -33,6 +35,25 @@ class BudgetExhausted(KelpieError):
         self.report = _report(budget, spent, now, detail)
         self.detail = detail
         super().__init__(self.report["message"])
+
+
+class StorageQuotaReached(BudgetExhausted):
+    """The agent's organization has no room for further messages; the turn ends before the model is asked."""
+
+    def __init__(self, error: QuotaExceeded) -> None:
+        self.report = {"message": str(error), "quota": error.quota}
+        self.detail = QUOTA
+        KelpieError.__init__(self, str(error))
+
+
+async def check_storage(database: Database, quotas: Quotas, organization: OrganizationId) -> None:
+    """Raises StorageQuotaReached, StorageError."""
+    limits = quotas.limits(organization)
+    if limits.messages or limits.stored_mb:
+        try:
+            await database.read(lambda tx: quotas.require_room(tx, organization))
+        except QuotaExceeded as error:
+            raise StorageQuotaReached(error) from error
 
 
 async def check_budget(

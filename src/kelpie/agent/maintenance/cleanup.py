@@ -5,13 +5,16 @@ import asyncio
 import importlib
 from functools import partial
 
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.observe import logs
 from kelpie.search import scope_removal
 from kelpie.search.text import segment_queue
 from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.memory import working_memory
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs import journal_keys, tool_calls
 from kelpie.world.world import World
@@ -19,6 +22,7 @@ from kelpie.world.world import World
 PRUNE_EVERY_S = 600.0
 PRUNE_PIECE = 500  # turns: about 10 ms
 WORKSPACES_PIECE = 500
+WORKSPACES_MEASURED = 50  # in one round
 BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
 IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
 
@@ -26,8 +30,10 @@ _log = logs.get("app")
 
 
 class Cleanup:
-    def __init__(self, world: World, stream_kept_s: float) -> None:
+    def __init__(self, world: World, stream_kept_s: float, piece_size: PieceSize, disk: DiskUsage) -> None:
         self._world = world
+        self._piece_size = piece_size
+        self._disk = disk
         self._stream_kept_s = stream_kept_s
         self._pruned_s: float | None = None
 
@@ -40,6 +46,8 @@ class Cleanup:
         database = self._world.database
         while await database.read(archive_removal.needs_cleanup):
             await database.transact(archive_removal.clean_up)
+        while await database.read(agent_removal.needs_cleanup):
+            await database.transact(partial(agent_removal.clean_up, rows=self._piece_size.rows))
         while await database.read(scope_removal.needs_cleanup):
             await database.transact(scope_removal.clean_up)
         await self._put_in_order()
@@ -63,7 +71,8 @@ class Cleanup:
         while (found := await database.read(segment_queue.next_scope)) is not None:
             kind, scope = found
             sealing = importlib.import_module("kelpie.search.text.segment_merge")  # it needs numpy
-            await database.transact(partial(sealing.seal, kind=kind, scope=scope))
+            while await database.transact(partial(sealing.seal, kind=kind, scope=scope)):
+                pass
             while (merged := await database.read(partial(sealing.merge, kind=kind, scope=scope))) is not None:
                 await database.transact(partial(sealing.replace, merged=merged))
             await database.transact(partial(segment_queue.done, kind=kind, scope=scope))
@@ -88,6 +97,11 @@ class Cleanup:
             for agent_id in piece:
                 if workspaces is not None and agent_id not in there:
                     await workspaces.remove(agent_id)
+        if workspaces is not None:
+            unmeasured = self._disk.unmeasured(names, WORKSPACES_MEASURED)
+            owners = await self._world.database.read(partial(agents.owners, ids=unmeasured)) if unmeasured else {}
+            for agent_id, organization in owners.items():
+                self._disk.measured(organization, agent_id, (await workspaces.size(agent_id)).bytes)
 
     async def _prune_journal(self) -> None:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT

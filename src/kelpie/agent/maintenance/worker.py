@@ -7,6 +7,7 @@ as a crash does.
 from kelpie.actors.periodic import PeriodicWorker
 from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.core.errors import KelpieError
 from kelpie.observe import logs
@@ -17,10 +18,13 @@ _log = logs.get("app")
 
 
 class MaintenanceWorker:
-    """Loop of recovery, cleanup and expiry, in this order."""
+    """Loop of unfinished changes of memory, recovery, cleanup and expiry, in this order."""
 
-    def __init__(self, recovery: Recovery, cleanup: Cleanup, expiry: ApprovalExpiry) -> None:
+    def __init__(
+        self, recovery: Recovery, memory_changes: MemoryChanges, cleanup: Cleanup, expiry: ApprovalExpiry
+    ) -> None:
         self._recovery = recovery
+        self._memory_changes = memory_changes
         self._cleanup = cleanup
         self._expiry = expiry
         self._worker = PeriodicWorker(self._round, failed=_report, retry_s=EVERY_S)
@@ -34,6 +38,7 @@ class MaintenanceWorker:
         await self._worker.run()
 
     async def _round(self) -> float:
+        await self._memory_changes.complete_all()
         await self._recovery.recover_all()
         await self._cleanup.clean_up()
         await self._expiry.deny_expired()

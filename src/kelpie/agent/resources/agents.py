@@ -41,12 +41,14 @@ from kelpie.llm.routing.models import Models
 from kelpie.search import scope_removal
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
+from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
-from kelpie.storage.conversations import conversations, fact_progress
+from kelpie.storage.conversations import fact_progress
 from kelpie.storage.encryption.sealing import Sealing
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.tools import tools
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.builtin.pause import require_heartbeats
@@ -69,6 +71,7 @@ class Agents:
         recovery: Recovery,
         pauses: Pauses,
         settings: Settings,
+        piece_size: PieceSize,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
@@ -78,6 +81,7 @@ class Agents:
         self._recovery = recovery
         self._pauses = pauses
         self._settings = settings
+        self._piece_size = piece_size
         self._caller = caller
         self._organization = caller.organization_id
 
@@ -228,14 +232,14 @@ class Agents:
 
     async def delete(self, agent_id: AgentId) -> None:
         """Deletes an agent with its history and its companion. A turn that is running is cut off. Raises NotFound."""
+        now = self._world.clock.now()
 
         def write(tx: Tx) -> list[AgentId]:
             row_ownership.agent(tx, self._organization, agent_id)
             gone = [agent_id, *companions.of(tx, agent_id)]
             for one in gone:
                 archive_removal.remove_owned(tx, one)
-                conversations.remove_blocks_of_agent(tx, one)
-                agents.remove(tx, one)
+                agent_removal.remove(tx, one, now, self._piece_size.rows)
                 scope_removal.discard_scope(tx, "message", one)
                 scope_removal.discard_scope(tx, "fact", one)
             return gone

@@ -1,24 +1,25 @@
 """Checkpoints API: export an agent's whole memory as one document, and restore it.
 
-A restore is one transaction: a crash leaves the memory as it was before or as the checkpoint has it. Neither happens
+A crash during a restore leaves the memory as it was before or as the checkpoint has it: a small restore is one
+transaction, a large one is decided by one (`maintenance.memory_changes`). Neither happens
 while the agent is at work, because half a turn is no memory. What other agents share is left as it is unless the caller
 says otherwise, and is reported.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
-from kelpie.agent.journal.history_repair import repair
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.live.live_agents import LiveAgents
+from kelpie.agent.maintenance.memory_changes import MemoryChanges
+from kelpie.agent.maintenance.restore_plan import RestorePlan, plan_writes, read_plan, run_all
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.memory import checkpoint_pieces
 from kelpie.core.memory.block_history import Change, author_of
-from kelpie.core.memory.blocks import Block
 from kelpie.core.memory.checkpoint_pieces import joined
 from kelpie.core.memory.checkpoints import FIELD, Memory, RestoreResult, seal, sections
-from kelpie.core.memory.working_memory import WorkingMemoryEntry
 from kelpie.core.settings.settings import Settings
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -28,11 +29,7 @@ from kelpie.storage.checkpoints import blocks as checkpoint_blocks
 from kelpie.storage.checkpoints import facts as checkpoint_facts
 from kelpie.storage.checkpoints import recall as checkpoint_recall
 from kelpie.storage.checkpoints import working_memory as checkpoint_working_memory
-from kelpie.storage.checkpoints.archive import ArchiveSection
 from kelpie.storage.checkpoints.blocks import Target
-from kelpie.storage.checkpoints.facts import FactsSection
-from kelpie.storage.checkpoints.recall import RecallSection
-from kelpie.storage.conversations import contexts
 from kelpie.storage.runs import unfinished
 from kelpie.world.database import Tx
 from kelpie.world.files.uploads import Upload
@@ -44,28 +41,6 @@ READING_WALL_S = 300.0
 READING_BYTES = 512 * 1024 * 1024  # besides the document itself, a few times
 
 
-@dataclass(frozen=True, slots=True)
-class RestorePlan:
-    """A checkpoint that has been checked from end to end."""
-
-    blocks: list[Block]
-    archive: ArchiveSection | None
-    entries: list[tuple[WorkingMemoryEntry, str]]
-    recall: RecallSection
-    learnt: FactsSection
-
-
-def plan(memory: Memory, agent_id: AgentId) -> RestorePlan:
-    """Raises InvalidInput that names the place of what is wrong."""
-    return RestorePlan(
-        checkpoint_blocks.read_all(memory),
-        checkpoint_archive.read(memory),
-        checkpoint_working_memory.read(memory),
-        checkpoint_recall.read(memory, agent_id),
-        checkpoint_facts.read(memory, agent_id),
-    )
-
-
 class Checkpoints:
     """Memory of the agents of the caller's organization."""
 
@@ -75,12 +50,16 @@ class Checkpoints:
         settings: Settings,
         underway: ActiveTurns,
         live_agents: LiveAgents,
+        memory_changes: MemoryChanges,
+        quotas: Quotas,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._settings = settings
         self._underway = underway
         self._live_agents = live_agents
+        self._memory_changes = memory_changes
+        self._quotas = quotas
         self._author = author_of(caller)
         self._organization = caller.organization_id
         self._user = caller.user_id
@@ -119,15 +98,26 @@ class Checkpoints:
         await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))
         answered = await self._pieces(upload)
 
-        def read(tx: Tx) -> RestorePlan:  # checked where reads run, so that no writer waits for a large one
+        def read(tx: Tx) -> tuple[RestorePlan, int]:  # checked where reads run, so that no writer waits for a large one
             row_ownership.agent(tx, self._organization, agent_id)
+            self._require_idle(tx, agent_id)
             memory = sections(joined(answered), agent_id)
             checkpoint_authors.replace_foreign(tx, memory, self._organization, self._user)
-            return plan(memory, agent_id)
+            wanted = read_plan(memory, agent_id)
+            return wanted, plan_writes(tx, target, wanted).rows
 
-        wanted = await self._world.database.read(read)
-        restored, others = await self._world.database.transact(lambda tx: self._put(tx, target, wanted))
-        self._live_agents.reload(others)
+        wanted, rows = await self._world.database.read(read)
+        if self._memory_changes.is_long(rows):
+            check = partial(self._check_long, agent_id=agent_id, size=len(answered))
+            return await self._memory_changes.restore(target, answered, self._user, check)
+
+        def write(tx: Tx) -> tuple[RestoreResult, tuple[AgentId, ...]]:
+            self._check(tx, agent_id)
+            planned = plan_writes(tx, target, wanted)
+            return planned.result, run_all(tx, planned.pieces)
+
+        restored, others = await self._world.database.transact(write)
+        self._live_agents.reload((agent_id, *others))
         self._live_agents.forget_context((agent_id,))
         return restored
 
@@ -146,29 +136,14 @@ class Checkpoints:
         except WorkerFailed as failure:
             raise InvalidInput(FIELD, f"cannot be read: {failure}; it may be too large or nested too deeply") from None
 
-    def _put(self, tx: Tx, target: Target, wanted: RestorePlan) -> tuple[RestoreResult, tuple[AgentId, ...]]:
-        agent_id, at = target.agent_id, target.change.at
+    def _check_long(self, tx: Tx, agent_id: AgentId, size: int) -> None:
+        """Also requires room for the whole document: nobody looks at the quota between the pieces."""
+        self._check(tx, agent_id)
+        self._quotas.require_room(tx, self._organization, size)
+
+    def _check(self, tx: Tx, agent_id: AgentId) -> None:
         row_ownership.agent(tx, self._organization, agent_id)
         self._require_idle(tx, agent_id)
-        left, touched = checkpoint_blocks.put_all(tx, target, wanted.blocks)
-        archives_left, passages = checkpoint_archive.put(tx, target, wanted.archive)
-        entries, lapsed = checkpoint_working_memory.put(tx, agent_id, wanted.entries, at)
-        checkpoint_recall.put(tx, target, wanted.recall)
-        learnt = checkpoint_facts.put(tx, agent_id, wanted.learnt)
-        for conversation in contexts.of_agent(tx, agent_id):
-            repair(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
-        agents.bump(tx, agent_id)
-        restored = RestoreResult(
-            blocks=len(wanted.blocks) - len(left),
-            entries=entries,
-            lapsed=lapsed,
-            passages=passages,
-            messages=len(wanted.recall.messages),
-            conversations=len(wanted.recall.threads),
-            facts=learnt,
-            left=(*left, *archives_left),
-        )
-        return restored, tuple(dict.fromkeys(touched))
 
     def _require_idle(self, tx: Tx, agent_id: AgentId) -> None:
         """Raises Conflict while a turn is under way or waits for its lane."""

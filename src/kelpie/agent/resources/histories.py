@@ -1,19 +1,21 @@
 """Histories API: read, empty and repair the histories of agents, and compile their instructions again."""
 
-from kelpie.agent.definition import creation, first_messages, loaded_agent
+from kelpie.agent.definition import creation, loaded_agent
 from kelpie.agent.journal.history_repair import repair as repair_history
 from kelpie.agent.live.live_agents import LiveAgents
+from kelpie.agent.maintenance.memory_changes import MemoryChanges, begin_history
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.prompt.rendering import system_text
 from kelpie.agent.resources.agents import Agents
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.agents.agent import EVERYTHING, AgentView
+from kelpie.core.agents.agent import EVERYTHING, Agent, AgentView
 from kelpie.core.conversations.messages import Message, MessageQuery, Text
 from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import approvals, contexts, messages
+from kelpie.storage.runs import unfinished
 from kelpie.storage.views import agents as agent_views
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -22,10 +24,18 @@ from kelpie.world.world import World
 class Histories:
     """Histories of the agents of the caller's organization."""
 
-    def __init__(self, world: World, agents: Agents, live_agents: LiveAgents, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(
+        self,
+        world: World,
+        agents: Agents,
+        live_agents: LiveAgents,
+        memory_changes: MemoryChanges,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
         self._world = world
         self._agents = agents
         self._live_agents = live_agents
+        self._memory_changes = memory_changes
         self._organization = caller.organization_id
 
     async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
@@ -47,15 +57,34 @@ class Histories:
         return await self._world.database.read(read)
 
     async def reset(self, agent_id: AgentId, add_default_initial: bool) -> AgentView:
-        """Empties what the model sees and deletes the history. Raises NotFound."""
-        agent = await self._world.database.read(lambda tx: agents.owned(tx, self._organization, agent_id))
+        """Empties what the model sees and deletes the history.
+
+        Raises NotFound, and Conflict for a large history while a turn runs.
+        """
+
+        def read(tx: Tx) -> tuple[Agent, int]:
+            agent = agents.owned(tx, self._organization, agent_id)
+            return agent, messages.count_of_agent(tx, agent_id)
+
+        agent, count = await self._world.database.read(read)
         now, spec = self._world.clock.now(), spec_of(agent.agent_type)
         first = creation.first_messages(agent_id, spec, None if add_default_initial else (), self._world.ids, now)
 
+        def owned(tx: Tx) -> None:
+            row_ownership.agent(tx, self._organization, agent_id)
+
+        def idle(tx: Tx) -> None:
+            owned(tx)
+            if left := unfinished.unfinished_of(tx, agent_id):
+                raise Conflict(f"{agent_id} has an active run ({left[0].run.id}). Wait until it ends, or cancel it.")
+
+        if self._memory_changes.is_long(count):
+            await self._memory_changes.reset(agent_id, self._organization, first, now, idle)
+            return await self._agents.get(agent_id)
+
         def write(tx: Tx) -> AgentView:
-            loaded = loaded_agent.load(tx, agents.owned(tx, self._organization, agent_id))
-            messages.remove_all(tx, agent_id)
-            first_messages.write(tx, loaded, first)
+            owned(tx)
+            begin_history(tx, agent_id, first)
             return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kelpie.accounts.quotas import Quotas
 from kelpie.agent.definition.creation import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor
@@ -32,6 +33,7 @@ class TurnDependencies:
     underway: ActiveTurns
     precompute: Precompute
     fact_extractor: FactExtractor
+    quotas: Quotas
     block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing

@@ -50,10 +50,16 @@ class Turn:
     # --- begin -----------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """A new turn: its input is committed while the model already works on it. Raises StorageError."""
+        """A new turn: its input is committed while the model works on it. Raises QuotaExceeded, StorageError."""
         state, run = self._state, self._state.run
         state.sink.emit(TurnOpened(run.id, run.created_at))
-        opening = journal.open_turn(self._world.database, state.position, state.conversation.loaded, state.input)
+        opening = journal.open_turn(
+            self._world.database,
+            state.position,
+            state.conversation.loaded,
+            state.input,
+            state.dependencies.quotas,
+        )
         if state.waited is not None or state.input.max_steps <= 0:
             await opening
             state.opened()

@@ -12,7 +12,7 @@ from kelpie.agent.compaction.window_guard import WindowGuard
 from kelpie.agent.events.previews import Preview
 from kelpie.agent.live.live_agent import PromptFrame
 from kelpie.agent.live.reload import catch_up
-from kelpie.agent.live.spending import check_budget
+from kelpie.agent.live.spending import check_budget, check_storage
 from kelpie.agent.tool_calls.approval_matching import waiting_names
 from kelpie.agent.tool_calls.tool_rules import AllowedTools, one_at_a_time
 from kelpie.agent.turn.turn_state import TurnState
@@ -21,6 +21,8 @@ from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
 from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, ToolSchema
+
+QUOTA_EVERY = 8  # commits of a turn, so that most steps read nothing for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class ModelCall:
         context = await catch_up(database, conversation, state.position)
         permissions, now = conversation.permissions(dependencies.policy), self._world.clock.now()
         frame = conversation.frame(now)
+        if state.position.number % QUOTA_EVERY == 1:  # a turn that just begins has its commit check it
+            await check_storage(database, dependencies.quotas, frame.agent.organization_id)
         if permissions.quota.tokens is not None or frame.agent.budget is not None:
             await check_budget(database, dependencies.models, state.live, frame.agent, permissions, now)
         entries = self._guard.show(context, frame, state.new_rows)

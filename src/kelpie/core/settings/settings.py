@@ -1,4 +1,4 @@
-"""Everything an operator can set: one record of seven groups, the table of its fields, and the order of precedence.
+"""Everything an operator can set: one record of eight groups, the table of its fields, and the order of precedence.
 
 A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
 refused with its location. So is a file that would send a key from the environment to an address of the file's own:
@@ -16,6 +16,7 @@ from kelpie.core.settings.declaration import Setting, specs
 from kelpie.core.settings.model_settings import ModelSettings
 from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
 from kelpie.core.settings.provider_settings import ProviderSettings
+from kelpie.core.settings.quota_settings import QuotaSettings
 from kelpie.core.settings.sandbox_settings import SandboxSettings
 from kelpie.core.settings.server_settings import ServerSettings
 from kelpie.core.settings.tool_settings import ToolSettings
@@ -24,9 +25,16 @@ from kelpie.core.settings.tool_settings import ToolSettings
 # Dataclasses collect the fields of their bases from the last to the first: the table begins with the server.
 @dataclass(frozen=True)
 class Settings(
-    ProviderSettings, ModelSettings, ToolSettings, SandboxSettings, AgentSettings, ConnectionSettings, ServerSettings
+    ProviderSettings,
+    ModelSettings,
+    ToolSettings,
+    SandboxSettings,
+    AgentSettings,
+    QuotaSettings,
+    ConnectionSettings,
+    ServerSettings,
 ):
-    """All settings as one record, from seven groups that know nothing of each other."""
+    """All settings as one record, from eight groups that know nothing of each other."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":

@@ -41,20 +41,23 @@ _PUT = insert(search_segments)
 _PUT_POSTINGS = insert(search_postings)
 
 
-def seal(tx: Connection, kind: str, scope: str) -> None:
-    """Seals all unsealed items of a scope into segments, except damaged ones."""
-    while rows := _loose(tx, kind, scope):
-        texts = [row.words for row in rows]
-        members = Members(
-            np.fromiter((row.id for row in rows), np.int64, len(rows)),
-            np.fromiter((row.checksum for row in rows), np.uint32, len(rows)),
-            np.fromiter((len(text) // 4 for text in texts), np.uint32, len(rows)),
-        )
-        postings = segments.from_texts(texts)
-        bits = segments.bits_for(postings.words.size)
-        _put(tx, kind, scope, members, bits, list(segments.rows(postings, len(rows), bits)))
-        for numbers in _chunks(members.numbers):
-            tx.execute(_BIND, {"numbers": numbers})
+def seal(tx: Connection, kind: str, scope: str) -> bool:
+    """Seals unsealed items of a scope into a segment, except damaged ones; True when there may be more of them."""
+    rows = _loose(tx, kind, scope)
+    if not rows:
+        return False
+    texts = [row.words for row in rows]
+    members = Members(
+        np.fromiter((row.id for row in rows), np.int64, len(rows)),
+        np.fromiter((row.checksum for row in rows), np.uint32, len(rows)),
+        np.fromiter((len(text) // 4 for text in texts), np.uint32, len(rows)),
+    )
+    postings = segments.from_texts(texts)
+    bits = segments.bits_for(postings.words.size)
+    _put(tx, kind, scope, members, bits, list(segments.rows(postings, len(rows), bits)))
+    for numbers in _chunks(members.numbers):
+        tx.execute(_BIND, {"numbers": numbers})
+    return True
 
 
 def _loose(tx: Connection, kind: str, scope: str) -> list[Any]:

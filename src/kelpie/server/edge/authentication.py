@@ -21,6 +21,7 @@ from kelpie.server.http import errors, route_access
 if TYPE_CHECKING:
     from kelpie.accounts.authentication import Authenticator
     from kelpie.accounts.passports import Passports
+    from kelpie.accounts.quotas import Quotas
     from kelpie.api import Api
 
 EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
@@ -39,11 +40,13 @@ class AuthenticationMiddleware:
         authenticator: "Authenticator",
         passports: "Passports",
         api: "Callable[[Caller], Api]",
+        quotas: "Quotas",
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._passports = passports
         self._api = api
+        self._quotas = quotas
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (passport := scope.get(cell_listener.CELL)) is not None:
@@ -68,12 +71,14 @@ class AuthenticationMiddleware:
         headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
         if cell_listener.CELL in scope:
             await cell_listener.admit(self._passports, self._api, scope, credential_of(headers))
+            self._quotas.count_request(scope["caller"].organization_id)
             return
         given = await self._authenticator.admit(credential_of(headers), address_of(scope))
         _check_origin(given, headers.get(b"origin"))
         route_access.check(given, scope["method"], scope["path"])
         scope["pass"] = given
-        scope["caller"] = await self._authenticator.caller(given, _named_user(headers))
+        scope["caller"] = caller = await self._authenticator.caller(given, _named_user(headers))
+        self._quotas.count_request(caller.organization_id)
 
 
 def credential_of(headers: Mapping[bytes, str]) -> str | None:

@@ -33,6 +33,8 @@ from kelpie.core.errors import (
     NotFound,
     Overloaded,
     PendingApproval,
+    QuotaExceeded,
+    RateExceeded,
     SecretUnreadable,
     StorageError,
     TurnBroken,
@@ -71,6 +73,7 @@ _STATUS: dict[type[KelpieError], int] = {
     Gone: 410,
     Conflict: 409,
     Overloaded: 429,
+    QuotaExceeded: 507,
     CallerError: 400,
     ConfigurationError: 400,
     Damaged: 500,
@@ -139,7 +142,9 @@ def answer(error: KelpieError) -> JsonAnswer:
         if told.hint:
             body["hint"] = told.hint
         return JsonAnswer({"error": body}, told.status, told.headers)
-    facts = {"run_id": error.run_id} if isinstance(error, ConversationBusy) else {}
+    facts: dict[str, Any] = {"run_id": error.run_id} if isinstance(error, ConversationBusy) else {}
+    if isinstance(error, QuotaExceeded | RateExceeded):
+        facts["quota"] = error.quota
     return JsonAnswer({"detail": told.message, **facts}, told.status, told.headers)
 
 
@@ -180,7 +185,7 @@ def register(app: FastAPI) -> None:
 async def _on_kelpie_error(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, KelpieError)
     told = answer(error)
-    if told.status_code >= 500:
+    if told.status_code >= 500 and not isinstance(error, QuotaExceeded):  # which is the client's to mend
         _log.error("request_failed", "Request failed", path=request.url.path, status=told.status_code, exc_info=error)
     return told
 
@@ -195,7 +200,7 @@ def _headers(error: KelpieError) -> Mapping[str, str]:
         return _retry_after(error.retry_after_s)
     if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, Conflict | CommitUnknown | Damaged):
+    if isinstance(error, Conflict | QuotaExceeded | CommitUnknown | Damaged):
         return _NOT_AGAIN
     return _retry_after(_STORAGE_RETRY_S) if isinstance(error, StorageError) else {}
 

@@ -18,6 +18,7 @@ from kelpie.core.ids import (
     JobId,
     KeyId,
     MessageId,
+    OrganizationId,
     PassageId,
     SandboxConfigId,
     SandboxVariableId,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     ConversationPath = ConversationId
     GroupPath = GroupId
     JobPath = JobId
+    OrganizationPath = OrganizationId
     ThreadPath = str
 else:
     AgentPath = _path(AgentId, "agent")
@@ -76,6 +78,7 @@ else:
     ConversationPath = _path(ConversationId, "conversation")
     GroupPath = _path(GroupId, "group")
     JobPath = _path(JobId, "job")
+    OrganizationPath = _path(OrganizationId, "organization")
     ThreadPath = Annotated[
         str,
         Path(

@@ -21,6 +21,8 @@ _ADMIN = (
     "/v1/kelpie/data",
     "/v1/kelpie/keys",
     "/v1/kelpie/policy",
+    "/v1/kelpie/quotas",
+    "/v1/kelpie/usage",
 )
 # What concerns all organizations at once.
 _OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")

@@ -167,6 +167,46 @@ def no_leaks(seen: Iterable[SeenRequest], secrets: Mapping[str, str], owner_of: 
                 raise Broken("no agent sees another's memory", f"a prompt of {sorted(owners)} holds '{secret}'")
 
 
+_AGENT_OF = (
+    "(SELECT coalesce(nullif(a.organization_id, ''), g.organization_id) FROM agents a "
+    "LEFT JOIN removed_agents g ON g.agent_id = a.id WHERE a.id = t.agent_id)"
+)
+_BLOCK_OF = "(SELECT b.organization_id FROM blocks b WHERE b.id = t.block_id)"
+_MEASURED = {  # the owner and the size of every counted row
+    "agents": ("t.organization_id", ("system", "description", "metadata")),
+    "messages": (_AGENT_OF, ("content", "tool_calls", "tool_returns", "answers")),
+    "passages": ("t.organization_id", ("text", "tags", "metadata")),
+    "blocks": ("t.organization_id", ("value", "description", "metadata")),
+    "block_history": (_BLOCK_OF, ("value", "fields")),
+    "facts": (_AGENT_OF, ("subject", "attribute", "value", "statement")),
+    "working_memory": (_AGENT_OF, ("key", "value")),
+    "tools": ("t.organization_id", ("description", "source_code", "json_schema")),
+    "runs": ("t.organization_id", ("input", "metadata", "request_config")),
+}
+
+
+def usage_is_counted(disk: Disk, _history: History) -> None:
+    """The usage of every organization is what its rows say."""
+    rows: dict[str, Counter[str]] = {}
+    sizes: Counter[str] = Counter()
+    for name, (owner, columns) in _MEASURED.items():
+        size = " + ".join(f"coalesce(length(CAST(t.{column} AS BLOB)), 0)" for column in columns)
+        found = disk.query(f"SELECT {owner}, count(*), sum({size}) FROM {name} t GROUP BY 1")
+        rows[name] = Counter({organization: count for organization, count, _ in found})
+        sizes.update({organization: total for organization, _, total in found if organization})
+    for organization, *kept in disk.query("SELECT organization_id, agents, messages, bytes FROM organization_usage"):
+        right = [rows["agents"][organization], rows["messages"][organization], sizes[organization]]
+        if kept != right:
+            raise Broken("usage is what the rows say", f"{organization} has {right} and is counted with {kept}")
+
+
+def nothing_is_left_over(disk: Disk, _history: History) -> None:
+    """At rest every deleted agent is gone with all its rows, and no change of memory is half done."""
+    for table in ("removed_agents", "memory_changes", "memory_change_parts"):
+        if found := disk.query(f"SELECT agent_id FROM {table}"):
+            raise Broken("long writes come to an end", f"{table} still has {found}")
+
+
 AT_REST = (
     acknowledged_once,
     answers_belong,
@@ -176,4 +216,6 @@ AT_REST = (
     histories_are_whole,
     context_is_whole,
     runs_ended,
+    usage_is_counted,
+    nothing_is_left_over,
 )

@@ -15,6 +15,7 @@ from kelpie.sim.scenarios.memory.archives import EMBEDDINGS, PASSAGES
 from kelpie.sim.scenarios.memory.block_history import BLOCK_HISTORY
 from kelpie.sim.scenarios.memory.corruption import CORRUPTION
 from kelpie.sim.scenarios.memory.facts import LEARNING
+from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES
 from kelpie.sim.scenarios.memory.memory_tools import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.memory.shared_blocks import SHARED
 from kelpie.sim.scenarios.memory.working_memory import WORKINGS
@@ -93,6 +94,7 @@ SCENARIOS: dict[str, Scenario] = {
         BACKGROUND,
         WINDOWS,
         WORKINGS,
+        LONG_CHANGES,
         EVERYTHING,
     )
 }

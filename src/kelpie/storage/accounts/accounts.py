@@ -62,11 +62,12 @@ def _left_in(table: sa.Table) -> sa.Select[Any]:
     return (found.where(~_BUILT_IN) if table is tools else found).limit(1)
 
 
-# Every table with an organisation column, whichever package it belongs to.
+# Every table with an organisation column, whichever package it belongs to, but those about the organisation itself.
+_ABOUT_ITSELF = ("organization_quotas", "organization_usage")
 _LEFT = tuple(
     _left_in(table)
     for table in sorted(metadata.tables.values(), key=lambda each: each.name)
-    if "organization_id" in table.c
+    if "organization_id" in table.c and table.name not in _ABOUT_ITSELF
 )
 
 

@@ -3,12 +3,13 @@ for the caller.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import Select, Table, bindparam, select
+from sqlalchemy import ColumnElement, Select, Table, bindparam, select
 
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId
-from kelpie.storage.tables import agents, blocks, messages, runs, steps, tools
+from kelpie.storage.tables import agents, blocks, messages, removed_agents, runs, steps, tools
 from kelpie.world.database import Tx
 
 Require = Callable[[Tx, OrganizationId, str], None]
@@ -29,11 +30,17 @@ def owner_of(table: Table) -> Select[tuple[str]]:
     return select(table.c.organization_id).where(table.c.id == bindparam("of_id"))
 
 
+def of_present_agent(agent_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """A condition for rows that name both their agent and their organisation: the rows of a deleted agent are deleted
+    in pieces, and are shown to no client meanwhile."""
+    return agent_id.not_in(select(removed_agents.c.agent_id))
+
+
 agent = owned(owner_of(agents), "Agent")
 block = owned(owner_of(blocks), "Block")
 tool = owned(owner_of(tools), "Tool")
-run = owned(owner_of(runs), "Run")
-step = owned(owner_of(steps), "Step")
+run = owned(owner_of(runs).where(of_present_agent(runs.c.agent_id)), "Run")
+step = owned(owner_of(steps).where(of_present_agent(steps.c.agent_id)), "Step")
 message = owned(
     select(agents.c.organization_id)
     .join(messages, messages.c.agent_id == agents.c.id)

@@ -52,7 +52,8 @@ def _tags_of(tx: Tx, ids: Sequence[str]) -> dict[str, list[str]]:
 
 _TAGGED = sql_exists().where(agent_tags.c.agent_id == agents.c.id).label("tagged")  # so that few ask for tags
 _WITH_TAGGED = select(agents, _TAGGED)
-_ONE = _WITH_TAGGED.where(agents.c.id == bindparam("of_agent"))
+_PRESENT = agents.c.organization_id != ""  # an agent without one was deleted, see `removal`
+_ONE = _WITH_TAGGED.where(agents.c.id == bindparam("of_agent"), _PRESENT)
 
 
 def get(tx: Tx, agent_id: AgentId) -> Agent:
@@ -98,7 +99,7 @@ _VERSIONS = (
             blocks, blocks.c.id == agent_blocks.c.block_id
         )
     )
-    .where(agents.c.id == bindparam("of_agent"))
+    .where(agents.c.id == bindparam("of_agent"), _PRESENT)
 )
 
 
@@ -111,7 +112,7 @@ def versions(tx: Tx, agent_id: AgentId) -> Versions | None:
     return Versions(rows[0].version, held, rows[0].policy_version or 0)
 
 
-_EXISTS_ID = select(agents.c.id).where(agents.c.id == bindparam("of_agent"))
+_EXISTS_ID = select(agents.c.id).where(agents.c.id == bindparam("of_agent"), _PRESENT)
 
 
 def exists(tx: Tx, agent_id: AgentId) -> bool:
@@ -140,7 +141,7 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Mic
     if "tool_rules" in values:
         values["tool_rules"] = rules_to_json(values["tool_rules"])
     values |= {"updated_at": now, "version": agents.c.version + 1}
-    if tx.execute(update(agents).where(agents.c.id == agent_id).values(values)).rowcount != 1:
+    if tx.execute(update(agents).where(agents.c.id == agent_id, _PRESENT).values(values)).rowcount != 1:
         raise NotFound("Agent", agent_id)
     if "tags" in changes:
         tx.execute(_CLEAR_TAGS, {"of_agent": agent_id})
@@ -183,21 +184,22 @@ def pause(tx: Tx, agent_id: AgentId, at: Micros, until: Micros) -> None:
     tx.execute(_PAUSE, {"of_agent": agent_id, "at": at, "until": until})
 
 
-_DELETE = delete(agents).where(agents.c.id == bindparam("of_agent"))
-
-
-def remove(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes an agent and everything that belongs to it alone. Raises NotFound."""
-    if tx.execute(_DELETE, {"of_agent": agent_id}).rowcount != 1:
-        raise NotFound("Agent", agent_id)
-
-
-_EXISTING = select(agents.c.id).where(agents.c.id.in_(bindparam("ids", expanding=True)))
+_EXISTING = select(agents.c.id).where(agents.c.id.in_(bindparam("ids", expanding=True)), _PRESENT)
 
 
 def existing(tx: Tx, ids: Sequence[AgentId]) -> frozenset[str]:
     """Those of the agents that exist, in any organisation."""
     return frozenset(tx.execute(_EXISTING, {"ids": list(ids)}).scalars())
+
+
+_OWNERS = select(agents.c.id, agents.c.organization_id).where(
+    agents.c.id.in_(bindparam("ids", expanding=True)), _PRESENT
+)
+
+
+def owners(tx: Tx, ids: Sequence[AgentId]) -> dict[AgentId, OrganizationId]:
+    """The organisation of each of the agents that exist."""
+    return {AgentId(row.id): OrganizationId(row.organization_id) for row in tx.execute(_OWNERS, {"ids": list(ids)})}
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------

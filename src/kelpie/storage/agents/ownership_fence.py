@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, insert, or_, select, update
 
-from kelpie.core.errors import Fenced, NotFound
+from kelpie.core.errors import Fenced, NotFound, StorageBusy
 from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
-from kelpie.storage.tables import agent_head, nodes
+from kelpie.storage.tables import agent_head, memory_changes, nodes
 from kelpie.world.database import Tx
 
 
@@ -67,6 +67,14 @@ def create(tx: Tx, agent_id: AgentId) -> None:
     tx.execute(_NEW_HEAD, {"agent_id": agent_id, "owner": None, "owner_incarnation": 0, "epoch": 0, "version": 0})
 
 
+_END_CLAIMS = (
+    update(agent_head)
+    .where(agent_head.c.agent_id == bindparam("of_agent"))
+    .values(epoch=agent_head.c.epoch + 1, owner=None, owner_incarnation=0)
+)
+_CHANGING = select(memory_changes.c.agent_id).where(
+    memory_changes.c.agent_id == bindparam("of_agent"), memory_changes.c.decided.is_(True)
+)
 _EPOCH = select(agent_head.c.epoch).where(agent_head.c.agent_id == bindparam("of_agent"))
 _LIVE_OWNER = (
     select(nodes.c.id)
@@ -83,8 +91,19 @@ _CLAIM = (
 )
 
 
+def end_claims(tx: Tx, agent_id: AgentId) -> None:
+    """Makes every claim invalid that exists: the agent must be loaded again before it works. Raises NotFound."""
+    if tx.execute(_END_CLAIMS, {"of_agent": agent_id}).rowcount != 1:
+        raise NotFound("Agent", agent_id)
+
+
 def claim(tx: Tx, agent_id: AgentId, node: Node) -> Claim:
-    """Claims the agent, unless another live node owns it. Raises NotFound, or Fenced when it is owned."""
+    """Claims the agent, unless another live node owns it.
+
+    Raises NotFound, Fenced when it is owned, and StorageBusy while its memory is being replaced.
+    """
+    if tx.execute(_CHANGING, {"of_agent": agent_id}).scalar() is not None:
+        raise StorageBusy(f"The memory of {agent_id} is being replaced. Try again in a moment.")
     taken = tx.execute(
         _CLAIM, {"of_agent": agent_id, "node_id": node.id, "node_incarnation": node.incarnation}
     ).rowcount

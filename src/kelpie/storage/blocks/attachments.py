@@ -13,6 +13,7 @@ from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import AgentId, BlockId, OrganizationId
 from kelpie.core.memory.blocks import Block
 from kelpie.core.paging import Page
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.rows import paging
@@ -33,11 +34,13 @@ _DETACH = sa.delete(agent_blocks).where(
 _CLEAR = sa.delete(agent_blocks).where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
 _CARRIERS = (
     sa.select(agent_blocks.c.agent_id)
-    .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
+    .where(agent_blocks.c.block_id == sa.bindparam("of_block"), row_ownership.of_present_agent(agent_blocks.c.agent_id))
     .order_by(agent_blocks.c.agent_id)
 )
 _SEEING = sa.union(
-    sa.select(agent_blocks.c.agent_id).where(agent_blocks.c.block_id == sa.bindparam("of_block")),
+    sa.select(agent_blocks.c.agent_id).where(
+        agent_blocks.c.block_id == sa.bindparam("of_block"), row_ownership.of_present_agent(agent_blocks.c.agent_id)
+    ),
     sa.select(conversations.c.agent_id)
     .join(conversation_blocks, conversation_blocks.c.conversation_id == conversations.c.id)
     .where(conversation_blocks.c.block_id == sa.bindparam("of_block")),
@@ -63,11 +66,11 @@ def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
     if holder == block_id:
         return False
     if holder is not None:
-        raise _label_conflict(agent_id, label)
+        raise label_conflict(agent_id, label)
     try:
         tx.execute(_ATTACH, {"agent_id": agent_id, "label": label, "block_id": block_id})
     except IntegrityError as error:
-        raise _label_conflict(agent_id, label) from error
+        raise label_conflict(agent_id, label) from error
     return True
 
 
@@ -100,6 +103,31 @@ def replace_for_agent(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId]) -
         attach(tx, agent_id, block_id)
 
 
+_DETACH_MANY = sa.delete(agent_blocks).where(
+    agent_blocks.c.agent_id == sa.bindparam("of_agent"),
+    agent_blocks.c.block_id.in_(sa.bindparam("ids", expanding=True)),
+)
+_IDS_OF_AGENT = sa.select(agent_blocks.c.block_id).where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
+
+
+def ids_of_agent(tx: Tx, agent_id: AgentId) -> list[BlockId]:
+    """The blocks that are attached to an agent, sorted."""
+    return sorted(map(BlockId, tx.execute(_IDS_OF_AGENT, {"of_agent": agent_id}).scalars()))
+
+
+def detach_many(tx: Tx, agent_id: AgentId, block_ids: Sequence[str]) -> None:
+    """Detaches those of the blocks that are attached to the agent."""
+    tx.execute(_DETACH_MANY, {"of_agent": agent_id, "ids": list(block_ids)})
+
+
+def require_label_free(tx: Tx, block_id: BlockId, label: str, but: AgentId) -> None:
+    """Raises Conflict when a block cannot get this label: an agent with it, other than `but`, has another of that
+    label."""
+    taken = tx.execute(_LABEL_TAKEN_BUT, {"of_block": block_id, "new_label": label, "but": but}).scalar()
+    if taken is not None:
+        raise label_conflict(taken, label)
+
+
 def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
     """Every agent with the block attached."""
     return tuple(AgentId(row[0]) for row in tx.execute(_CARRIERS, {"of_block": block_id}))
@@ -108,6 +136,26 @@ def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
 def agents_seeing(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
     """Every agent that has the block attached, or sees it in one of its conversations."""
     return tuple(AgentId(row[0]) for row in tx.execute(_SEEING, {"of_block": block_id}))
+
+
+_SEEING_MANY = sa.union(
+    sa.select(agent_blocks.c.block_id, agent_blocks.c.agent_id).where(
+        agent_blocks.c.block_id.in_(sa.bindparam("ids", expanding=True)),
+        row_ownership.of_present_agent(agent_blocks.c.agent_id),
+    ),
+    sa.select(conversation_blocks.c.block_id, conversations.c.agent_id)
+    .join(conversations, conversation_blocks.c.conversation_id == conversations.c.id)
+    .where(conversation_blocks.c.block_id.in_(sa.bindparam("ids", expanding=True))),
+)
+
+
+def agents_seeing_any(tx: Tx, block_ids: Sequence[str]) -> dict[str, set[str]]:
+    """For each of the blocks that any agent sees, those agents."""
+    found: dict[str, set[str]] = {}
+    for start in range(0, len(block_ids), _ID_CHUNK):
+        for block_id, agent_id in tx.execute(_SEEING_MANY, {"ids": list(block_ids[start : start + _ID_CHUNK])}):
+            found.setdefault(block_id, set()).add(agent_id)
+    return found
 
 
 def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: Page) -> list[AgentId]:
@@ -131,20 +179,22 @@ _LABEL_TAKEN = (
     .order_by(_other.c.agent_id)
     .limit(1)
 )
+_LABEL_TAKEN_BUT = _LABEL_TAKEN.where(_other.c.agent_id != sa.bindparam("but"))
 
 
 def relabel(tx: Tx, block_id: BlockId, label: str) -> None:
     """Moves the attachments of a block to its new label. Raises Conflict when an agent has another of that label."""
     taken = tx.execute(_LABEL_TAKEN, {"of_block": block_id, "new_label": label}).scalar()
     if taken is not None:
-        raise _label_conflict(taken, label)
+        raise label_conflict(taken, label)
     try:
         tx.execute(_MOVE_LABEL, {"of_block": block_id, "new_label": label})
     except IntegrityError as error:
-        raise _label_conflict("an agent that has this block", label) from error
+        raise label_conflict("an agent that has this block", label) from error
 
 
-def _label_conflict(agent: str, label: str) -> Conflict:
+def label_conflict(agent: str, label: str) -> Conflict:
+    """The error for a second block of a label."""
     return Conflict(f"{agent} already has a block with the label '{label}'; detach that one or use another label")
 
 

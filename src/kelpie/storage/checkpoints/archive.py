@@ -5,8 +5,9 @@ once, and by meaning once it is embedded in the background. An archive that othe
 the caller asks for that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from kelpie.search import items
 from kelpie.storage.archives import archives, passages
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.checkpoints.blocks import Target
+from kelpie.storage.checkpoints.pieces import Piece, each_part, one, parts
 from kelpie.storage.checkpoints.rows import columns_of, distinct, identifier, members, row, section, taken, texts
 from kelpie.storage.rows.checksums import checksum
 from kelpie.storage.tables import agent_archives
@@ -27,7 +29,10 @@ from kelpie.storage.tables import archives as archive_table
 from kelpie.storage.tables import passages as passage_table
 from kelpie.world.database import Tx
 
+REMOVED, WRITTEN = 100, 50  # passages of one piece
+
 _CHUNK = 500
+_IN_ANOTHER = "a passage of the checkpoint is now in another archive; nothing was restored"
 _ARCHIVE = columns_of(archive_table, "organization_id", "removed")
 _PASSAGE = columns_of(passage_table, "organization_id", "archive_id", "checksum")
 _STORED = (*_PASSAGE, "checksum")
@@ -61,6 +66,10 @@ _RESTORE = (
 )
 _INSERT = sa.insert(archive_table)
 _ATTACH = sa.insert(agent_archives)
+_ELSEWHERE = sa.select(passage_table.c.id).where(
+    passage_table.c.id.in_(sa.bindparam("ids", expanding=True)),
+    passage_table.c.archive_id != sa.bindparam("of_archive"),
+)
 _DROP = sa.delete(passage_table).where(passage_table.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 
@@ -130,55 +139,75 @@ def _passage(data: Any, where: str) -> dict[str, Any]:
     return values
 
 
-def put(tx: Tx, target: Target, wanted: ArchiveSection | None) -> tuple[list[UnchangedItem], int]:
-    """Makes this the agent's archive; returns what was left unchanged and the number of its passages. Raises
+def pieces(tx: Tx, target: Target, wanted: ArchiveSection | None) -> tuple[list[UnchangedItem], int, list[Piece]]:
+    """The writes that make this the agent's archive, what they leave unchanged, and the number of its passages. Raises
     Conflict."""
     agent_id, used = target.agent_id, archives.archive_of(tx, target.agent_id)
     if wanted is None:
-        if used is not None:
-            archive_removal.remove_owned(tx, agent_id)
-            archives.detach(tx, agent_id, used)
-        return [], 0
+        return [], 0, [] if used is None else [one(partial(_drop, agent_id=agent_id, used=used))]
     archive_id = ArchiveId(wanted.row["id"])
-    if used is not None and used != archive_id:
-        archives.detach(tx, agent_id, used)
     others = int(tx.execute(_OTHER_USERS, {"of_archive": archive_id, "of_agent": agent_id}).scalar_one())
     changes = not others or target.overwrite_shared
-    _put_archive(tx, target, wanted, changes)
-    if used != archive_id:
-        tx.execute(_ATTACH, {"agent_id": agent_id, "archive_id": archive_id, "is_owner": wanted.is_owner})
+    _check_archive(tx, target, wanted)
+    first = one(partial(_put_archive, target=target, wanted=wanted, changes=changes))
     if not changes:
-        return [UnchangedItem("archive", archive_id, wanted.row["name"], others)], 0
-    _put_passages(tx, target, archive_id, wanted)
-    return [], len(wanted.passages)
+        return [UnchangedItem("archive", archive_id, wanted.row["name"], others)], 0, [first]
+    return [], len(wanted.passages), [first, *_passage_pieces(tx, target, archive_id, wanted)]
+
+
+def _drop(tx: Tx, agent_id: AgentId, used: ArchiveId) -> None:
+    archive_removal.remove_owned(tx, agent_id)
+    archives.detach(tx, agent_id, used)
+
+
+def _check_archive(tx: Tx, target: Target, wanted: ArchiveSection) -> None:
+    stands = tx.execute(_STANDS, {"of_archive": wanted.row["id"]}).first()
+    if stands is not None and stands.organization_id != target.organization:
+        raise Conflict(f"{wanted.row['id']} cannot be created again with its id; nothing was restored")
+    if stands is not None and stands.removed:
+        raise Conflict(f"{wanted.row['id']} was deleted and is still being removed; try again in a moment")
 
 
 def _put_archive(tx: Tx, target: Target, wanted: ArchiveSection, changes: bool) -> None:
-    stands = tx.execute(_STANDS, {"of_archive": wanted.row["id"]}).first()
-    if stands is None:
+    agent_id, archive_id = target.agent_id, ArchiveId(wanted.row["id"])
+    _check_archive(tx, target, wanted)
+    if tx.execute(_STANDS, {"of_archive": archive_id}).first() is None:
         tx.execute(_INSERT, {**wanted.row, "organization_id": target.organization, "removed": False})
-    elif stands.organization_id != target.organization:
-        raise Conflict(f"{wanted.row['id']} cannot be created again with its id; nothing was restored")
-    elif stands.removed:
-        raise Conflict(f"{wanted.row['id']} was deleted and is still being removed; try again in a moment")
     elif changes:
         new = {f"new_{name}": value for name, value in wanted.row.items() if name != "id"}
-        tx.execute(_RESTORE, {**new, "of_archive": wanted.row["id"]})
+        tx.execute(_RESTORE, {**new, "of_archive": archive_id})
+    used = archives.archive_of(tx, agent_id)
+    if used is not None and used != archive_id:
+        archives.detach(tx, agent_id, used)
+    if used != archive_id:
+        tx.execute(_ATTACH, {"agent_id": agent_id, "archive_id": archive_id, "is_owner": wanted.is_owner})
 
 
-def _put_passages(tx: Tx, target: Target, archive_id: ArchiveId, wanted: ArchiveSection) -> None:
+def _passage_pieces(tx: Tx, target: Target, archive_id: ArchiveId, wanted: ArchiveSection) -> list[Piece]:
     there = {each["id"]: each for each in _there(tx, archive_id)}
     meant = {each["id"]: {**each, "checksum": _checksum(each)} for each in wanted.passages}
     gone = [passage_id for passage_id, each in there.items() if meant.get(passage_id) != each]
-    for start in range(0, len(gone), _CHUNK):
-        piece = gone[start : start + _CHUNK]
-        items.remove_many(tx, "passage", piece)
-        tx.execute(_DROP, {"ids": piece})
     new = [each for each in wanted.passages if there.get(each["id"]) != meant[each["id"]]]
+    for ids in parts([each["id"] for each in new], _CHUNK):
+        if tx.execute(_ELSEWHERE, {"ids": ids, "of_archive": archive_id}).first() is not None:
+            raise Conflict(_IN_ANOTHER)
+    made = [_made(each, archive_id, target) for each in new]
+    return [
+        *each_part(gone, REMOVED, _remove),
+        *each_part(made, WRITTEN, _insert, lambda each: len(each.text)),
+    ]
+
+
+def _remove(tx: Tx, ids: Sequence[str]) -> None:
+    items.remove_many(tx, "passage", ids)
+    tx.execute(_DROP, {"ids": list(ids)})
+
+
+def _insert(tx: Tx, made: Sequence[Passage]) -> None:
     try:
-        passages.insert_many(tx, [_made(each, archive_id, target) for each in new])
+        passages.insert_many(tx, made)
     except IntegrityError as error:
-        raise Conflict("a passage of the checkpoint is now in another archive; nothing was restored") from error
+        raise Conflict(_IN_ANOTHER) from error
 
 
 def _made(values: Mapping[str, Any], archive_id: ArchiveId, target: Target) -> Passage:

@@ -4,15 +4,17 @@ A fact that still exists unchanged is not touched and keeps its vectors. Whether
 agent and not memory; the progress of extraction is memory, because nothing may be learnt twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import AgentId, FactId, MessageId
 from kelpie.core.memory.facts import Entity, Fact, Link, key
+from kelpie.storage.checkpoints.pieces import Piece, each_part, one, parts
 from kelpie.storage.checkpoints.rows import columns_of, distinct, identifier, members, row, section, texts
 from kelpie.storage.conversations import fact_progress
 from kelpie.storage.memory import entities, facts
@@ -20,6 +22,12 @@ from kelpie.storage.tables import entities as entity_table
 from kelpie.storage.tables import facts as table
 from kelpie.world.database import Tx
 
+REMOVED, WRITTEN, LOOKED_UP = 100, 30, 500  # facts of one piece, or of one query
+
+_OF_ANOTHER = "a fact of the checkpoint now belongs to another agent; nothing was restored"
+_ELSEWHERE = sa.select(table.c.id).where(
+    table.c.id.in_(sa.bindparam("ids", expanding=True)), table.c.agent_id != sa.bindparam("of_agent")
+)
 _FACT = columns_of(table, "agent_id", "subject_key", "attribute_key", "value_key")
 _ENTITY = columns_of(entity_table, "agent_id", "name_key", "aliases")
 
@@ -80,19 +88,28 @@ def _entity(data: Any, where: str) -> Entity:
     return Entity(**values, aliases=tuple(texts(given["aliases"], f"{where}.aliases")))
 
 
-def put(tx: Tx, agent_id: AgentId, wanted: FactsSection) -> int:
-    """Makes these the agent's facts; returns their number. Raises Conflict."""
+def pieces(tx: Tx, agent_id: AgentId, wanted: FactsSection) -> list[Piece]:
+    """The writes that make these the agent's facts. Raises Conflict."""
     there = {fact.id: fact for fact in facts.every(tx, agent_id)}
     meant = {fact.id: fact for fact in wanted.facts}
-    facts.erase(tx, [fact_id for fact_id, fact in there.items() if meant.get(fact_id) != fact])
+    new = [fact for fact in wanted.facts if there.get(fact.id) != fact]
+    for ids in parts([fact.id for fact in new], LOOKED_UP):
+        if tx.execute(_ELSEWHERE, {"ids": ids, "of_agent": agent_id}).first() is not None:
+            raise Conflict(_OF_ANOTHER)
+    gone = [fact_id for fact_id, fact in there.items() if meant.get(fact_id) != fact]
+    known = [key(entity.name) for entity in entities.of_agent(tx, agent_id)]
+    return [
+        *each_part(gone, REMOVED, facts.erase),
+        *each_part(new, WRITTEN, _add, lambda fact: len(fact.statement)),
+        *each_part(known, REMOVED, lambda tx, names: entities.remove(tx, agent_id, names)),
+        *each_part(wanted.entities, WRITTEN, lambda tx, some: [entities.add(tx, agent_id, each) for each in some]),
+        one(lambda tx: fact_progress.set_through(tx, agent_id, wanted.through)),
+    ]
+
+
+def _add(tx: Tx, some: Sequence[Fact]) -> None:
     try:
-        for fact in wanted.facts:
-            if there.get(fact.id) != fact:
-                facts.add(tx, fact)
+        for fact in some:
+            facts.add(tx, fact)
     except IntegrityError as error:
-        raise Conflict("a fact of the checkpoint now belongs to another agent; nothing was restored") from error
-    entities.remove_all(tx, agent_id)
-    for entity in wanted.entities:
-        entities.add(tx, agent_id, entity)
-    fact_progress.set_through(tx, agent_id, wanted.through)
-    return len(wanted.facts)
+        raise Conflict(_OF_ANOTHER) from error

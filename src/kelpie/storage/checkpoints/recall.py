@@ -4,8 +4,9 @@ pending approvals.
 A message that still exists unchanged is not touched and keeps its vectors; newer messages are deleted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -14,12 +15,13 @@ from sqlalchemy.exc import IntegrityError
 from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.core.memory.blocks import Block
-from kelpie.search import items
+from kelpie.search import items, scope_removal
 from kelpie.search.items import Item
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.checkpoints import blocks as checkpoint_blocks
 from kelpie.storage.checkpoints import messages as checkpoint_messages
 from kelpie.storage.checkpoints.blocks import Target
+from kelpie.storage.checkpoints.pieces import Piece, each_part, one, parts, repeated
 from kelpie.storage.checkpoints.rows import columns_of, distinct, identifier, members, row, section, taken, texts
 from kelpie.storage.conversations import contexts, conversations, messages
 from kelpie.storage.conversations.message_rows import is_whole, message_from_json
@@ -30,7 +32,10 @@ from kelpie.storage.tables import conversations as conversation_table
 from kelpie.storage.tables import messages as table
 from kelpie.world.database import Tx
 
+REMOVED, DROPPED, WRITTEN, SHOWN = 50, 200, 50, 500  # messages of one piece, and rows of a context
+
 _CHUNK = 500
+_some = conversation_shares.alias("some")
 _THREAD = ("id", "summary", "description", "hidden", "archived_at", "last_message_at", "deleted_at")
 
 _WAIT = columns_of(approval_table, "agent_id")
@@ -39,6 +44,7 @@ _STORED = (*checkpoint_messages.COLUMNS, "checksum")
 _MESSAGES: sa.Select[Any] = sa.select(*(table.c[name] for name in _STORED)).where(
     table.c.agent_id == sa.bindparam("of_agent")
 )
+_MESSAGE_IDS = sa.select(table.c.id).where(table.c.agent_id == sa.bindparam("of_agent")).order_by(table.c.seq)
 _IN_ORDER: sa.Select[Any] = _MESSAGES.order_by(table.c.seq)
 _SIZE = sa.select(
     sa.func.coalesce(
@@ -76,8 +82,24 @@ _SHARES = (
     .order_by(conversation_shares.c.message_id)
 )
 _DROP_SHARES = sa.delete(conversation_shares).where(
-    conversation_shares.c.conversation_id == sa.bindparam("of_conversation")
+    conversation_shares.c.conversation_id == sa.bindparam("of_conversation"),
+    conversation_shares.c.message_id.in_(
+        sa.select(_some.c.message_id)
+        .where(_some.c.conversation_id == sa.bindparam("of_conversation"))
+        .limit(sa.bindparam("most", type_=sa.Integer))
+    ),
 )
+_COUNT_SHARES = (
+    sa.select(conversation_shares.c.conversation_id, sa.func.count().label("number"))
+    .join(conversation_table, conversation_table.c.id == conversation_shares.c.conversation_id)
+    .where(_OF_THREADS)
+    .group_by(conversation_shares.c.conversation_id)
+    .order_by(conversation_shares.c.conversation_id)
+)
+_ELSEWHERE = sa.select(table.c.id).where(
+    table.c.id.in_(sa.bindparam("ids", expanding=True)), table.c.agent_id != sa.bindparam("of_agent")
+)
+_OF_ANOTHER = "a message of the checkpoint belongs to another agent; nothing was restored"
 _WAITS: sa.Select[Any] = sa.select(*(approval_table.c[name] for name in _WAIT)).where(
     approval_table.c.agent_id == sa.bindparam("of_agent")
 )
@@ -195,50 +217,103 @@ def _wait(data: Any, where: str, known: Mapping[str, Any], ids: set[str]) -> dic
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def put(tx: Tx, target: Target, wanted: RecallSection) -> None:
-    """Makes this the agent's recall. Raises InvalidInput for another agent's conversation, and Conflict."""
-    of_agent = {"of_agent": target.agent_id}
+def pieces(tx: Tx, target: Target, wanted: RecallSection) -> list[Piece]:
+    """The writes that make this the agent's recall. Raises InvalidInput for another agent's conversation, and
+    Conflict."""
+    agent_id, of_agent = target.agent_id, {"of_agent": target.agent_id}
     there = {each.id for each in tx.execute(_THREADS, of_agent)}
     if foreign := [thread.row["id"] for thread in wanted.threads if thread.row["id"] not in there]:
         raise InvalidInput("memory.conversations", f"{foreign[0]} is not a conversation of this agent")
-    tx.execute(_CLEAR_WAITS, of_agent)
-    contexts.clear_all(tx, target.agent_id)
-    _put_messages(tx, target.agent_id, wanted.messages)
+    shared = {each.conversation_id: each.number for each in tx.execute(_COUNT_SHARES, of_agent)}
+    waits = [{**each, "agent_id": agent_id} for each in wanted.waits]
+    found = [
+        one(lambda tx: tx.execute(_CLEAR_WAITS, of_agent)),
+        *repeated(
+            contexts.count_of_agent(tx, agent_id), SHOWN, lambda tx, most: contexts.clear_some(tx, agent_id, most)
+        ),
+    ]
+    for conversation, number in shared.items():
+        found += repeated(number, SHOWN, partial(_drop_shares, conversation=conversation))
+    found += _message_pieces(tx, agent_id, wanted.messages)
     for thread in wanted.threads:
-        _put_thread(tx, target, thread)
+        found += _thread_pieces(tx, target, thread)
     for conversation in sorted(there - {thread.row["id"] for thread in wanted.threads}):  # opened since
-        checkpoint_blocks.put_copies(tx, target, conversation, {})
-        tx.execute(_DROP_THREAD, {"of_conversation": conversation})
+        found += checkpoint_blocks.copies(tx, target, conversation, {})
+        found.append(one(partial(_drop_thread, conversation=conversation)))
     for conversation, ids in wanted.contexts.items():
-        contexts.replace(tx, target.agent_id, [MessageId(each) for each in ids], conversation)
-    if wanted.waits:
-        tx.execute(_INSERT_WAIT, [{**each, "agent_id": target.agent_id} for each in wanted.waits])
+        for start in range(0, len(ids), SHOWN):
+            some = [MessageId(each) for each in ids[start : start + SHOWN]]
+            show = partial(contexts.insert_at, agent_id=agent_id, new=some, conversation=conversation, first=start)
+            found.append(one(show, len(some)))
+    return [*found, *each_part(waits, SHOWN, lambda tx, some: tx.execute(_INSERT_WAIT, some))]
 
 
-def _put_thread(tx: Tx, target: Target, thread: Thread) -> None:
+def _drop_shares(tx: Tx, most: int, conversation: str) -> None:
+    tx.execute(_DROP_SHARES, {"of_conversation": conversation, "most": most})
+
+
+def _drop_thread(tx: Tx, conversation: str) -> None:
+    tx.execute(_DROP_THREAD, {"of_conversation": conversation})
+
+
+def _thread_pieces(tx: Tx, target: Target, thread: Thread) -> list[Piece]:
     conversation = ConversationId(thread.row["id"])
-    changes = {name: value for name, value in thread.row.items() if name != "id"}
-    conversations.change(tx, conversation, {**changes, "updated_at": target.change.at})
-    checkpoint_blocks.put_copies(tx, target, conversation, thread.copies)
-    tx.execute(_DROP_SHARES, {"of_conversation": conversation})
-    conversations.share(tx, conversation, [MessageId(each) for each in thread.shares])
+    changes = {name: value for name, value in thread.row.items() if name != "id"} | {"updated_at": target.change.at}
+    shares = [MessageId(each) for each in thread.shares]
+    return [
+        one(lambda tx: conversations.change(tx, conversation, changes)),
+        *checkpoint_blocks.copies(tx, target, conversation, thread.copies),
+        *each_part(shares, SHOWN, lambda tx, some: conversations.share(tx, conversation, some)),
+    ]
 
 
-def _put_messages(tx: Tx, agent_id: AgentId, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+def _message_pieces(tx: Tx, agent_id: AgentId, wanted: Mapping[str, Mapping[str, Any]]) -> list[Piece]:
     rows = taken(_STORED, tx.execute(_MESSAGES, {"of_agent": agent_id}))
     there = {each["id"]: {**each, "agent_id": agent_id} for each in rows}
     gone = [message_id for message_id, each in there.items() if wanted.get(message_id) != each]
-    for start in range(0, len(gone), _CHUNK):
-        piece = gone[start : start + _CHUNK]
-        items.remove_many(tx, "message", piece)
-        tx.execute(_DROP, {"ids": piece})
-    new = [each for message_id, each in wanted.items() if there.get(message_id) != each]
-    if not new:
-        return
+    new = [dict(each) for message_id, each in wanted.items() if there.get(message_id) != each]
+    for ids in parts([each["id"] for each in new], _CHUNK):
+        if tx.execute(_ELSEWHERE, {"ids": ids, "of_agent": agent_id}).first() is not None:
+            raise Conflict(_OF_ANOTHER)
+    return [
+        *each_part(gone, REMOVED, _remove_messages),
+        *each_part(new, WRITTEN, partial(_insert_messages, agent_id=agent_id), _size_of),
+    ]
+
+
+def history_pieces(tx: Tx, agent_id: AgentId) -> list[Piece]:
+    """The writes that delete the contexts and all messages of an agent."""
+    ids = list(tx.execute(_MESSAGE_IDS, {"of_agent": agent_id}).scalars())
+    shown = contexts.count_of_agent(tx, agent_id)
+    return [
+        *repeated(shown, SHOWN, lambda tx, most: contexts.clear_some(tx, agent_id, most)),
+        *each_part(ids, DROPPED, _drop_messages),
+        *repeated(
+            scope_removal.count(tx, "message", agent_id),
+            scope_removal.PIECE,
+            lambda tx, most: scope_removal.remove_some(tx, "message", agent_id),
+        ),
+    ]
+
+
+def _drop_messages(tx: Tx, ids: Sequence[str]) -> None:
+    tx.execute(_DROP, {"ids": list(ids)})
+
+
+def _size_of(row: Mapping[str, Any]) -> int:
+    return sum(len(str(row[name])) for name in ("content", "tool_calls", "tool_returns"))
+
+
+def _remove_messages(tx: Tx, ids: Sequence[str]) -> None:
+    items.remove_many(tx, "message", ids)
+    tx.execute(_DROP, {"ids": list(ids)})
+
+
+def _insert_messages(tx: Tx, new: Sequence[dict[str, Any]], agent_id: AgentId) -> None:
     try:
-        tx.execute(_INSERT, [dict(each) for each in new])
+        tx.execute(_INSERT, list(new))
     except IntegrityError as error:
-        raise Conflict("a message of the checkpoint belongs to another agent; nothing was restored") from error
-    said = [message_from_json(dict(each)) for each in new]
+        raise Conflict(_OF_ANOTHER) from error
+    said = [message_from_json(each) for each in new]
     found = [Item(each.id, each.said) for each in said if each.role in messages.SEARCHABLE and each.said]
     items.put_many(tx, "message", agent_id, found)

@@ -10,10 +10,13 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.working_memory import WorkingMemoryEntry, WorkingMemoryLimits, check_key, encoded
 from kelpie.core.time import Micros
+from kelpie.storage.checkpoints.pieces import Piece, each_part, one
 from kelpie.storage.checkpoints.rows import distinct, members, row, section
 from kelpie.storage.memory import working_memory as rows
 from kelpie.storage.tables import working_memory
 from kelpie.world.database import Tx
+
+ENTRIES = 200  # of one piece
 
 _COLUMNS = ("key", "version", "created_at", "updated_at", "expires_at")
 _UNBOUND = WorkingMemoryLimits(value_bytes=2**31)  # entries from the time of larger limits are restored too
@@ -42,10 +45,16 @@ def read(memory: Mapping[str, Any]) -> list[tuple[WorkingMemoryEntry, str]]:
     return found
 
 
-def put(tx: Tx, agent_id: AgentId, wanted: list[tuple[WorkingMemoryEntry, str]], now: Micros) -> tuple[int, int]:
-    """Makes these the entries; returns how many there are and how many had expired."""
+def pieces(
+    tx: Tx, agent_id: AgentId, wanted: list[tuple[WorkingMemoryEntry, str]], now: Micros
+) -> tuple[int, int, list[Piece]]:
+    """The writes that make these the entries, how many there are then and how many had expired."""
     live = [each for each in wanted if each[0].expires_at is None or each[0].expires_at > now]
-    rows.clear(tx, agent_id)
-    rows.insert_many(tx, agent_id, live)
-    rows.raise_version(tx, agent_id, max((entry.version for entry, _ in wanted), default=0))
-    return len(live), len(wanted) - len(live)
+    there = [entry.key for entry in rows.every(tx, agent_id)]
+    newest = max((entry.version for entry, _ in wanted), default=0)
+    writes = [
+        *each_part(there, ENTRIES, lambda tx, keys: rows.remove_keys(tx, agent_id, keys)),
+        *each_part(live, ENTRIES, lambda tx, some: rows.insert_many(tx, agent_id, some), lambda each: len(each[1])),
+        one(lambda tx: rows.raise_version(tx, agent_id, newest)),
+    ]
+    return len(live), len(wanted) - len(live), writes

@@ -13,6 +13,7 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    tuple_,
 )
 
 from kelpie.core.conversations.messages import Message
@@ -115,6 +116,23 @@ def pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[l
         if len(rows) < size:
             return
         rows = tx.execute(_BEFORE, {**bound, "before": rows[-1].place}).all()
+
+
+_KEY = tuple(context.primary_key.columns)
+_CLEAR_SOME = delete(context).where(
+    tuple_(*_KEY).in_(select(*_KEY).where(context.c.agent_id == bindparam("of_agent")).limit(bindparam("most")))
+)
+_COUNT = select(func.count()).select_from(context).where(context.c.agent_id == bindparam("of_agent"))
+
+
+def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
+    """Number of rows of all contexts of an agent."""
+    return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
+
+
+def clear_some(tx: Tx, agent_id: AgentId, most: int) -> None:
+    """Takes some messages out of the contexts of an agent; the caller writes them all anew."""
+    tx.execute(_CLEAR_SOME, {"of_agent": agent_id, "most": most})
 
 
 _CLEAR_ALL = delete(context).where(context.c.agent_id == bindparam("of_agent"))

@@ -15,12 +15,23 @@ from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId, Organiz
 from kelpie.core.time import Micros
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.rows.text_match import inside, pattern
-from kelpie.storage.tables import blocks, context, conversation_blocks, conversation_shares, conversations
+from kelpie.storage.tables import (
+    blocks,
+    context,
+    conversation_blocks,
+    conversation_shares,
+    conversations,
+    removed_agents,
+)
 from kelpie.world.database import Tx
 
 _C = conversations.c
 _INSERT = insert(conversations)
-_LIVE = select(conversations).where(_C.organization_id == bindparam("organization"), _C.deleted_at.is_(None))
+_LIVE = select(conversations).where(
+    _C.organization_id == bindparam("organization"),
+    _C.deleted_at.is_(None),
+    _C.agent_id.not_in(select(removed_agents.c.agent_id)),
+)
 _ONE = _LIVE.where(_C.id == bindparam("of_conversation"))
 _BLOCKS_OF = (
     select(conversation_blocks.c.conversation_id, conversation_blocks.c.block_id)
@@ -194,13 +205,6 @@ _OWN_BLOCKS = select(conversation_blocks.c.block_id)
 _DROP_BLOCKS = delete(blocks).where(
     blocks.c.id.in_(_OWN_BLOCKS.where(conversation_blocks.c.conversation_id == bindparam("of_conversation")))
 )
-_DROP_BLOCKS_OF_AGENT = delete(blocks).where(
-    blocks.c.id.in_(
-        _OWN_BLOCKS.join(conversations, _C.id == conversation_blocks.c.conversation_id).where(
-            _C.agent_id == bindparam("of_agent")
-        )
-    )
-)
 _DROP_SHARES = delete(conversation_shares).where(conversation_shares.c.conversation_id == bindparam("of_conversation"))
 _DROP_CONTEXT = delete(context).where(
     context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
@@ -214,9 +218,3 @@ def remove(tx: Tx, conversation: Conversation, at: Micros) -> None:
     tx.execute(_DROP_SHARES, wanted)
     tx.execute(_DROP_CONTEXT, {"of_agent": conversation.agent_id, **wanted})
     change(tx, conversation.id, {"deleted_at": at, "updated_at": at})
-
-
-def remove_blocks_of_agent(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes the blocks that only conversations of the agent see, before the agent and its conversations are
-    deleted."""
-    tx.execute(_DROP_BLOCKS_OF_AGENT, {"of_agent": agent_id})

@@ -14,7 +14,9 @@ from kelpie.search.text.tokenizer import packed
 Query = Callable[[str], list[tuple[Any, ...]]]
 
 _KNOWN = "(i.kind, i.scope) NOT IN (SELECT kind, scope FROM search_removed)"
-_SPOKEN = "role IN ('user', 'summary') AND coalesce(json_extract(content, '$[0].text'), '') <> ''"
+# The rows of a deleted agent are deleted in pieces, their search entries before them.
+_KEPT = "agent_id NOT IN (SELECT agent_id FROM removed_agents)"
+_SPOKEN = f"role IN ('user', 'summary') AND {_KEPT} AND coalesce(json_extract(content, '$[0].text'), '') <> ''"
 
 WRONGS: dict[str, str] = {
     "a passage without a search entry": """
@@ -29,8 +31,8 @@ WRONGS: dict[str, str] = {
         WHERE kind = 'message' AND {_KNOWN} AND item_id NOT IN (SELECT id FROM messages)""",
     **{
         f"a {kind} without a search entry": f"""
-        SELECT id FROM {table} WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = '{kind}')"""
-        for kind, table in (("fact", "facts"), ("tool", "tools"))
+        SELECT id FROM {table} WHERE {kept} AND id NOT IN (SELECT item_id FROM search_items WHERE kind = '{kind}')"""
+        for kind, table, kept in (("fact", "facts", _KEPT), ("tool", "tools", "true"))
     },
     **{
         f"a search entry without its {kind}": f"""

@@ -17,7 +17,7 @@ _OWN = _E.agent_id == bindparam("of_agent")
 _ALL = select(entities).where(_OWN).order_by(_E.seen_at.desc(), _E.name_key)
 _PAGE = _ALL.limit(bindparam("most")).offset(bindparam("skipped"))
 _INSERT = insert(entities)
-_REMOVE = delete(entities).where(_OWN)
+_REMOVE = delete(entities).where(_OWN, _E.name_key.in_(bindparam("names", expanding=True)))
 _CHANGE = (
     update(entities)
     .where(_OWN, _E.name_key == bindparam("the_name"))
@@ -82,8 +82,9 @@ def add(tx: Tx, agent_id: AgentId, entity: Entity) -> None:
     )
 
 
-def remove_all(tx: Tx, agent_id: AgentId) -> None:
-    tx.execute(_REMOVE, {"of_agent": agent_id})
+def remove(tx: Tx, agent_id: AgentId, names: Sequence[str]) -> None:
+    """Deletes the entities with these names, as they are compared."""
+    tx.execute(_REMOVE, {"of_agent": agent_id, "names": list(names)})
 
 
 def _from_row(row: Row[Any]) -> Entity:

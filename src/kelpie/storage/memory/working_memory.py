@@ -30,6 +30,10 @@ _ONE = sa.select(working_memory).where(_OF_KEY)
 _HAS_LAPSED = sa.select(sa.literal(1)).where(_OF_AGENT, _LAPSED).limit(1)
 _DROP_LAPSED = sa.delete(working_memory).where(_OF_AGENT, _LAPSED)
 _DROP = sa.delete(working_memory).where(_OF_KEY)
+_REMOVE_KEYS = sa.delete(working_memory).where(
+    working_memory.c.agent_id == sa.bindparam("of_agent"),
+    working_memory.c.key.in_(sa.bindparam("keys", expanding=True)),
+)
 _CLEAR = sa.delete(working_memory).where(_OF_AGENT)
 _USED = sa.select(
     sa.func.count(),
@@ -132,6 +136,11 @@ def remove(tx: Tx, agent_id: AgentId, key: str) -> bool:
 def clear(tx: Tx, agent_id: AgentId) -> int:
     """Deletes everything and returns how much that was."""
     return tx.execute(_CLEAR, {"of_agent": agent_id}).rowcount
+
+
+def remove_keys(tx: Tx, agent_id: AgentId, keys: Sequence[str]) -> None:
+    """Deletes the entries with these keys."""
+    tx.execute(_REMOVE_KEYS, {"of_agent": agent_id, "keys": list(keys)})
 
 
 def raise_version(tx: Tx, agent_id: AgentId, least: int) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, func, select, update
 from kelpie.core.access.consumers import Consumer
 from kelpie.core.ids import RunId
 from kelpie.core.time import Micros
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
 
@@ -38,7 +39,7 @@ _BY_AGENT = (
         _R.organization_id,
         func.row_number().over(partition_by=_R.agent_id, order_by=_OLDEST).label("turn"),
     )
-    .where(_R.callback_due_at <= bindparam("now"))
+    .where(_R.callback_due_at <= bindparam("now"), row_ownership.of_present_agent(_R.agent_id))
     .subquery()
 )
 _A = _BY_AGENT.c

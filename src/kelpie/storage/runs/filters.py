@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
 
 from kelpie.core.conversations.runs import UNFINISHED, Comparison, RunQuery
 from kelpie.core.ids import OrganizationId
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.runs import tool_calls
 from kelpie.storage.tables import agents, runs
 from kelpie.world.database import Tx
@@ -36,7 +37,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "duration_gte": _C.total_duration_ns >= bindparam("duration_gte"),
     "duration_lt": _C.total_duration_ns < bindparam("duration_lt"),
 }
-_OF_ORGANIZATION = _C.organization_id == bindparam("organization")
+_OF_ORGANIZATION = and_(_C.organization_id == bindparam("organization"), row_ownership.of_present_agent(_C.agent_id))
 
 
 @lru_cache(maxsize=256)

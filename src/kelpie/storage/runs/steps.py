@@ -12,6 +12,7 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
 from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.tables import step_tags, steps
 from kelpie.world.database import Tx
@@ -152,7 +153,9 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "created_from": steps.c.created_at >= bindparam("created_from"),
     "created_to": steps.c.created_at <= bindparam("created_to"),
 }
-_ALL_OF = select(steps).where(steps.c.organization_id == bindparam("organization"))
+_ALL_OF = select(steps).where(
+    steps.c.organization_id == bindparam("organization"), row_ownership.of_present_agent(steps.c.agent_id)
+)
 
 
 @lru_cache(maxsize=256)

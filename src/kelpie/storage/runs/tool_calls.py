@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, bindparam, case, delete, func, insert, select, tuple_
+from sqlalchemy import ColumnElement, Integer, Row, Select, bindparam, case, delete, func, insert, or_, select, tuple_
 from sqlalchemy import cast as sql_cast
 
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
@@ -12,6 +12,7 @@ from kelpie.core.permissions.call_records import RAN, CallOutcome, CallQuery, Ca
 from kelpie.core.permissions.quotas import QuotaUse
 from kelpie.core.permissions.tool_permissions import ToolKind
 from kelpie.core.time import Micros
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.tables import tool_calls
 from kelpie.world.database import Tx
 
@@ -105,7 +106,8 @@ def _query(filters: tuple[str, ...]) -> Select[Any]:
     # Only the calls of a run, or of an agent, are read: no index of more may tempt the planner.
     of_run, of_agent = "run_id" in filters, "agent_id" in filters
     whose = _C.organization_id.concat("") if of_run or of_agent else _C.organization_id
-    chosen = select(tool_calls).where(whose == bindparam("organization"))
+    shown = or_(_C.agent_id.is_(None), row_ownership.of_present_agent(_C.agent_id))
+    chosen = select(tool_calls).where(whose == bindparam("organization"), shown)
     if of_agent:
         chosen = chosen.where((_C.agent_id.concat("") if of_run else _C.agent_id) == bindparam("agent_id"))
     chosen = chosen.where(*(_FILTERS[name] for name in filters if name in _FILTERS))

@@ -8,6 +8,7 @@ from sqlalchemy import Row, bindparam, func, select
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ConversationId, RunId
+from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents.ownership_fence import Node
 from kelpie.storage.runs.input import RunInput, run_input_from_json
 from kelpie.storage.runs.runs import run_from_row
@@ -15,8 +16,12 @@ from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
 
 _ONE = select(runs).where(runs.c.id == bindparam("of_run"))
+_PRESENT = row_ownership.of_present_agent(runs.c.agent_id)
 _UNFINISHED_AGENTS = (
-    select(runs.c.agent_id).where(runs.c.status.in_([s.value for s in UNFINISHED])).distinct().order_by(runs.c.agent_id)
+    select(runs.c.agent_id)
+    .where(runs.c.status.in_([s.value for s in UNFINISHED]), _PRESENT)
+    .distinct()
+    .order_by(runs.c.agent_id)
 )
 _UNFINISHED_OF = (
     select(runs)
@@ -65,7 +70,7 @@ def given(tx: Tx, run_id: RunId) -> RunInput:
 
 _BACKGROUND = (
     select(runs.c.id, runs.c.agent_id, runs.c.conversation_id)
-    .where(runs.c.status.in_([s.value for s in UNFINISHED]), runs.c.background)
+    .where(runs.c.status.in_([s.value for s in UNFINISHED]), runs.c.background, _PRESENT)
     .order_by(runs.c.created_at, runs.c.id)
 )
 

@@ -34,6 +34,13 @@ from kelpie.storage.tables.metadata import metadata
 from kelpie.storage.tables.permissions import tool_calls, tool_policies
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.tools import agent_tools, mcp_servers, sandbox_configs, sandbox_variables, tool_tags, tools
+from kelpie.storage.tables.usage import (
+    memory_change_parts,
+    memory_changes,
+    organization_quotas,
+    organization_usage,
+    removed_agents,
+)
 
 for _table in search.metadata.sorted_tables:
     _table.to_metadata(metadata)
@@ -72,12 +79,17 @@ __all__ = [
     "jobs",
     "journal",
     "mcp_servers",
+    "memory_change_parts",
+    "memory_changes",
     "messages",
     "metadata",
     "nodes",
+    "organization_quotas",
+    "organization_usage",
     "organizations",
     "passage_tags",
     "passages",
+    "removed_agents",
     "run_events",
     "run_otids",
     "runs",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.sandbox.port import Sandbox
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import ExternalTool
@@ -20,9 +21,10 @@ def code_tools(
     callback: ApiCallback,
     environments: Environments,
     workspace_mb_max: int,
+    disk: DiskUsage,
 ) -> Mapping[str, ExternalTool]:
     """Every server has these tools; without a sandbox they return an error when they are called."""
-    workspace = Workspace(world.workspaces, workspace_mb_max)
+    workspace = Workspace(world.workspaces, workspace_mb_max, disk)
     return {
         "run_code": CodeRunner(sandbox, callback, environments, world.workers).run_code,
         run_code_with_tools.NAME: run_code_with_tools.CodeWithTools(sandbox, callback, world.database),

@@ -46,7 +46,7 @@ class Filesystem:
             meter=meter,
             consumer=call.agent.consumer,
         )
-        ended = await self._workspace.watched(call.agent.id, sandbox.run(job), meter)
+        ended = await self._workspace.watched(call.agent, sandbox.run(job), meter)
         answer = read_answer(ended.result) if ended.result is not None else None
         if ended.how is not JobEnding.finished or answer is None:
             return report(ended, confinement, wanted)

@@ -42,5 +42,5 @@ class Shell:
                 meter=call.meter,
                 consumer=call.agent.consumer,
             )
-            ended = await self._workspace.watched(call.agent.id, sandbox.run(job), call.meter)
+            ended = await self._workspace.watched(call.agent, sandbox.run(job), call.meter)
         return report(ended, confinement, wanted)
