@@ -75,6 +75,6 @@ def test_no_more_is_read_than_what_is_asked_about(tx: Tx, filters: tuple[str, ..
     asked = tool_calls._query(filters).compile(tx)
     values = {**asked.construct_params(given)}
     plan = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked}", tuple(values[name] for name in asked.positiontup or ()))
-    told = [row[3] for row in plan]
+    told = [row[3] for row in plan if "removed_agents" not in row[3]]  # which is looked up by its key
     assert f"({index})" in told[0], told
     assert len(told) == 1 or "run_id" in filters, told
