@@ -106,7 +106,13 @@ class Api:
     def background_runs(self) -> BackgroundRuns:
         shared = self._runtime
         return BackgroundRuns(
-            self.world, self.models, self.settings, shared.run_queue, shared.run_notifier, self.caller
+            self.world,
+            self.models,
+            self.settings,
+            shared.run_queue,
+            shared.run_notifier,
+            self.caller,
+            shared.stream_page,
         )
 
     @cached_property

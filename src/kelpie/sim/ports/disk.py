@@ -60,6 +60,7 @@ class Disk:
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
+        self.claims: set[tuple[str, int]] = set()  # agents and epochs of all claims on them, for checks
         self.package_disk = PackageDisk()
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
