@@ -5,7 +5,7 @@ what a test function notices.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,19 +14,19 @@ from sqlalchemy import bindparam, case, select, update
 
 from kelpie.agent.compaction import window_guard
 from kelpie.agent.events import event_recorder
-from kelpie.agent.inbox import background_runs, cancel
+from kelpie.agent.inbox import cancel
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.live import reload, spending
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
 from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
+from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.conversations.runs import RunStatus, StopReason
-from kelpie.core.errors import StorageError
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.conversations import approvals
-from kelpie.storage.runs import runs, unfinished
 from kelpie.storage.runs import events as run_events
+from kelpie.storage.runs import runs, unfinished
 from kelpie.storage.tables import agent_head, conversations
 from kelpie.storage.tables import runs as runs_table
 from tests.sim.mutations import Mutation
@@ -236,7 +236,45 @@ def a_turn_that_began_during_a_cancel_is_not_told(patch: pytest.MonkeyPatch) -> 
     patch.setattr(cancel.Cancellations, "_end_live", end_live)
 
 
-_STORAGE = "conversations-under-storage-faults"
-_BEHIND = "background-runs-and-readers"
+def a_turn_of_a_run_that_has_ended_is_taken_up(patch: pytest.MonkeyPatch) -> None:
+    original = StoredRuns.point
 
-SURVIVORS: tuple[Mutation, ...] = ()
+    async def point(self: Any, left: Any) -> Any:
+        return replace(await original(self, left), over=False)
+
+    patch.setattr(StoredRuns, "point", point)
+
+
+_BEHIND = "background-runs-and-readers"
+_CANCELS = "cancel-races-everything"
+_EXPIRING = "waits-that-expire"
+_STORAGE = "conversations-under-storage-faults"
+_USAGE = "usage-adds-up"
+_SAID_ONCE = "a message that comes again is said once"
+_PIECES = "what was shown in pieces is what was committed"
+_LIVE_BUDGET = "a live budget is what the steps have used"
+
+# As in tests/sim/mutations.py. The letters are those of the report that told of the missing test.
+SURVIVORS = (
+    Mutation(a_turn_told_as_failed_goes_on, _STORAGE, 1, 10, "told as failed is over"),  # R1
+    Mutation(a_claim_by_its_owner_keeps_the_epoch, _STORAGE, 0, 5, "every claim raises the epoch"),  # D2
+    Mutation(an_approval_can_be_taken_twice, _EXPIRING, 1, 40),  # A1
+    Mutation(calls_answered_in_part_meanwhile_are_denied, _EXPIRING, 22, 40, "only what waits is denied"),  # A3
+    Mutation(a_run_that_has_ended_is_ended_again, _CANCELS, 3, 20, "a run ends once"),  # C1
+    Mutation(what_a_cancelled_call_cost_is_not_recorded, _USAGE, 1, 20, "what the provider charged is recorded"),  # C2
+    Mutation(a_turn_that_began_during_a_cancel_is_not_told, _CANCELS, 3, 60, "a cancelled run has ended"),  # C3
+    Mutation(previews_written_again_lack_one, _BEHIND, 14, 60, _PIECES),  # S1
+    Mutation(a_follower_skips_a_batch_at_the_end_of_a_page, _BEHIND, 1, 20, "a frame keeps its number"),  # S3
+    Mutation(previews_that_could_not_be_written_are_dropped, _BEHIND, 13, 60, _PIECES),  # S4
+    Mutation(a_run_is_queued_while_it_is_played, _BEHIND, 0, 10, "a run is queued once"),  # B1
+    Mutation(what_a_summary_costs_is_not_booked, _USAGE, 1, 20, _LIVE_BUDGET),  # K4
+    Mutation(spending_read_beside_a_commit_is_kept, _USAGE, 0, 20, _LIVE_BUDGET),  # G2
+    Mutation(
+        permissions_read_while_they_change_are_trusted, "permissions-race-calls", 6, 30, "what is forbidden is not run"
+    ),  # P2
+    Mutation(the_same_otid_in_another_conversation_is_swallowed, _BEHIND, 0, 5, _SAID_ONCE),  # O1
+    Mutation(only_the_first_message_of_a_resend_is_compared, _BEHIND, 0, 5, _SAID_ONCE),  # O2
+    Mutation(a_resend_is_sought_in_the_newest_run_of_its_id, _BEHIND, 0, 5, _SAID_ONCE),
+    Mutation(a_live_agent_does_not_hear_of_a_restore, "working-memory-and-checkpoints", 2, 20, "a live chat"),  # X2
+    Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 16, 40, "a cancelled run has ended"),
+)

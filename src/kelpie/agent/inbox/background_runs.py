@@ -128,7 +128,10 @@ class BackgroundRuns:
         return run
 
     async def latest(self, agent_id: AgentId, conversation: str, otid: str | None) -> Run:
-        """The run of a message's id in this conversation, or without one the newest that has not ended. Raises NotFound, InvalidInput."""
+        """The run of a message's id in this conversation, or without an id the newest that has not ended.
+
+        Raises NotFound, InvalidInput.
+        """
 
         def read(tx: Tx) -> RunId | None:
             row_ownership.agent(tx, self._organization, agent_id)

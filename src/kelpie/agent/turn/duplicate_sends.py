@@ -16,7 +16,6 @@ from kelpie.storage.runs import client_ids, runs, unfinished
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
-
 SAME_ID_MAX = 16  # runs of one client id that are looked through; a client that gives an id to more has no use for it
 
 

@@ -43,7 +43,6 @@ class ChargedReply:
     """A reply that the model has sent to its end, and the tokens that the provider charges for it."""
 
     at_s: float
-    agent_id: str
     asked: str  # the last message of the user
     prompt_tokens: int
     completion_tokens: int
@@ -192,8 +191,7 @@ class ScriptedLlm:
     def _charge(self, body: Mapping[str, Any], decision: Decision) -> None:
         usage, said = _usage(body, decision), [m["content"] for m in body["messages"] if m["role"] == "user"]
         tokens = usage["prompt_tokens"], usage["completion_tokens"]
-        asked = str(said[-1]) if said else ""
-        self.charged.append(ChargedReply(self._loop.time(), str(body.get("user")), asked, *tokens))
+        self.charged.append(ChargedReply(self._loop.time(), str(said[-1]) if said else "", *tokens))
 
 
 def _going_on(decision: Decision, body: Mapping[str, Any]) -> Decision:

@@ -40,6 +40,7 @@ from kelpie.sim.scenarios.turns.deletions import REMOVALS
 from kelpie.sim.scenarios.turns.pauses import RESTS
 from kelpie.sim.scenarios.turns.start_and_stop import LIFECYCLE
 from kelpie.sim.scenarios.turns.tool_rules import RULINGS
+from kelpie.sim.scenarios.turns.usage import USAGE
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -79,6 +80,7 @@ SCENARIOS: dict[str, Scenario] = {
         EXPIRING,
         RESTS,
         BUDGETS,
+        USAGE,
         PERMITS,
         ALLOWANCES,
         LEARNING,
