@@ -5,7 +5,7 @@ what a test function notices.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +29,7 @@ from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs import runs, unfinished
 from kelpie.storage.tables import agent_head, conversations
 from kelpie.storage.tables import runs as runs_table
+from tests.agent import test_compaction
 from tests.sim.mutations import Mutation
 
 
@@ -277,4 +278,21 @@ SURVIVORS = (
     Mutation(a_resend_is_sought_in_the_newest_run_of_its_id, _BEHIND, 0, 5, _SAID_ONCE),
     Mutation(a_live_agent_does_not_hear_of_a_restore, "working-memory-and-checkpoints", 2, 20, "a live chat"),  # X2
     Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 16, 40, "a cancelled run has ended"),
+)
+
+
+@dataclass(frozen=True)
+class UnitMutation:
+    """A planted bug that `test`, a test function without fixtures, notices and no scenario does."""
+
+    apply: Callable[[pytest.MonkeyPatch], None]
+    test: Callable[[], None]
+
+
+TESTED = (
+    # Other bounds end such a turn as well, later.
+    UnitMutation(
+        refusals_of_a_prompt_are_not_counted,
+        test_compaction.test_a_prompt_that_is_refused_again_and_again_ends_the_turn,
+    ),  # K2
 )

@@ -11,7 +11,7 @@ from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.mutations import MUTATIONS, Mutation
-from tests.sim.survivors import SURVIVORS
+from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 
 PLANTED = (*MUTATIONS, *SURVIVORS)
 
@@ -41,6 +41,14 @@ def search_range(mutation: Mutation, scenario: Scenario) -> int:
 def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     turns_red(mutation, SCENARIOS[mutation.scenario])
+
+
+@pytest.mark.parametrize("mutation", TESTED, ids=lambda mutation: mutation.apply.__name__)
+def test_a_planted_bug_turns_its_test_red(mutation: UnitMutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.test()
+    mutation.apply(monkeypatch)
+    with pytest.raises(AssertionError):
+        mutation.test()
 
 
 @pytest.mark.soak

@@ -5,6 +5,7 @@ from kelpie.sim.scenarios.basic.all_faults import EVERYTHING
 from kelpie.sim.scenarios.basic.clock_faults import CLOCKS
 from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
 from kelpie.sim.scenarios.basic.crashes import ANYWHERE, EVERY_POINT
+from kelpie.sim.scenarios.basic.failed_commits import FAILED_COMMITS
 from kelpie.sim.scenarios.basic.many_messages import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.basic.model_faults import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.basic.slow_clients import CLIENTS
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         CONVERSATIONS,
         EVERY_POINT,
+        FAILED_COMMITS,
         ANYWHERE,
         DISK_FULL,
         LLM_FAULTS,
