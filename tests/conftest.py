@@ -1,7 +1,8 @@
 """What every test run shares: how examples are drawn, and the plain last lines that say how it went."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,8 +41,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("seeds")
     for scenario, took in sorted(seconds.items()):
         terminalreporter.line(f"{scenario:45} {seeds[scenario]:6} seeds {took / seeds[scenario]:7.2f} s each")
+    fired: Counter[tuple[str, str, str]] = Counter()
+    for scenario, kind, place, count in _fired(terminalreporter):
+        fired[kind, place, scenario] += count
+    terminalreporter.section("faults that fired: kind, point, scenario, times")
+    for (kind, place, scenario), count in sorted(fired.items()):
+        terminalreporter.line(f"{kind:26} {place:26} {scenario:40} {count:8}")
     hours = sum(seconds.values()) / 3600
     terminalreporter.line(f"{sum(seeds.values())} seeds in {hours:.2f} hours of a process, spread over all of them")
+
+
+def _fired(terminalreporter: Any) -> Iterator[tuple[str, str, str, int]]:
+    """The scenario, kind, point and number of firings that each part of a soak has recorded."""
+    for report in [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]:
+        if report.when == "call" and (found := _SOAKED.search(report.nodeid)):
+            for kind, place, count in dict(report.user_properties).get("fired", ()):
+                yield found["scenario"], kind, place, count
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

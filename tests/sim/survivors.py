@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import bindparam, case, select, update
 
+from kelpie.actors import actor
 from kelpie.agent.compaction import window_guard
 from kelpie.agent.events import event_recorder
 from kelpie.agent.inbox import cancel
@@ -23,6 +24,7 @@ from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
 from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.conversations.runs import RunStatus, StopReason
+from kelpie.memory.block_history import BlockHistory
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import events as run_events
@@ -246,6 +248,21 @@ def a_turn_of_a_run_that_has_ended_is_taken_up(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(StoredRuns, "point", point)
 
 
+def an_edit_during_a_load_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    original = actor.Actor.notify
+    patch.setattr(actor.Actor, "notify", lambda self, note: self.activation is not None and original(self, note))
+
+
+def a_rollback_is_told_to_no_live_agent(patch: pytest.MonkeyPatch) -> None:
+    original = BlockHistory.rollback
+
+    async def rollback(self: Any, *arguments: Any) -> Any:
+        self._reload_agents = lambda _agent_ids: None
+        return await original(self, *arguments)
+
+    patch.setattr(BlockHistory, "rollback", rollback)
+
+
 _BEHIND = "background-runs-and-readers"
 _CANCELS = "cancel-races-everything"
 _EXPIRING = "waits-that-expire"
@@ -277,6 +294,8 @@ SURVIVORS = (
     Mutation(only_the_first_message_of_a_resend_is_compared, _BEHIND, 0, 5, _SAID_ONCE),  # O2
     Mutation(a_resend_is_sought_in_the_newest_run_of_its_id, _BEHIND, 0, 5, _SAID_ONCE),
     Mutation(a_live_agent_does_not_hear_of_a_restore, "working-memory-and-checkpoints", 2, 20, "a live chat"),  # X2
+    Mutation(an_edit_during_a_load_is_dropped, "shared-block-edits", 0, 20, "not older than the last edit"),  # D3
+    Mutation(a_rollback_is_told_to_no_live_agent, "block-history", 3, 30, "not older than the last edit"),  # H1
     Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 16, 40, "a cancelled run has ended"),
 )
 

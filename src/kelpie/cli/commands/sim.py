@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.output import counted
+from kelpie.cli.output import counted, print_rows
 from kelpie.core.errors import InvalidInput
 from kelpie.observe import logs
 from kelpie.sim.faults import Aim
@@ -72,6 +72,8 @@ def search_seeds(names: Sequence[str], seeds: str, *, broken_max: int, as_json: 
     found = [_search(scenario, span, broken_max, as_json=as_json) for scenario in wanted]
     if as_json:
         print(json.dumps(found))
+    else:
+        print_rows(("FAULT", "POINT", "SCENARIO", "FIRED"), _table(found), "No fault fired.")
     return ERROR if any(each["broken"] or each["unfired"] for each in found) else OK
 
 
@@ -101,7 +103,14 @@ def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool)
     if not as_json:
         print(_summary(done), flush=True)
     unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]
-    return {"scenario": scenario.name, "runs": done.runs, "broken": broken, "unfired": unfired}
+    fired = [{"fault": str(fault), "point": place, "times": count} for (fault, place), count in done.fired.items()]
+    return {"scenario": scenario.name, "runs": done.runs, "broken": broken, "unfired": unfired, "fired": fired}
+
+
+def _table(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, int]]:
+    """One row for every fault that fired at a point in a scenario, sorted."""
+    rows = [(e["fault"], e["point"], each["scenario"], e["times"]) for each in found for e in each["fired"]]
+    return sorted(rows)
 
 
 def _summary(done: Search) -> str:
