@@ -30,6 +30,7 @@ from kelpie.sim.scenarios.tools.permissions import PERMITS
 from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
 from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
+from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
@@ -78,6 +79,7 @@ SCENARIOS: dict[str, Scenario] = {
         DOUBTS,
         CUT_OFF,
         CANCELLING,
+        ABANDONED,
         WAITING,
         EXPIRING,
         RESTS,

@@ -158,7 +158,7 @@ PASSAGES = scenario(
         Aim(Fault.vector_search_fail, "search.passages", rate=0.1),
     ),
     swarm=(Fault.storage_busy, Fault.storage_latency, Fault.crash_before_write, Fault.network_delay),
-    quiet_s=200.0,
+    quiet_s=600.0,
     watches=(Index,),
 )
 
