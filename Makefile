@@ -36,7 +36,7 @@ test: $(VENV)/.installed-test
 	wait $$lint && exit $$tests
 
 # Directories without servers in processes of their own, and the seeds that once broke an invariant.
-FAST := $(addprefix tests/,core observe accounts storage search llm tools actors agent) \
+FAST := $(addprefix tests/,core observe fairness accounts storage search llm tools actors agent) \
 	tests/sim/test_scenarios.py::test_a_seed_that_broke_once_holds_now
 
 test-fast: $(VENV)/.installed-test
@@ -54,9 +54,9 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	exit $$failed
 
-# A thousand seeds of each scenario and an hour of memory, on all cores; the last lines tell what the seeds took.
+# Portions of an hour on all cores, each with a report at its end: make soak HOURS=8
 soak: $(VENV)/.installed-test
-	@$(PYTEST) -m soak -n auto || [ $$? -eq 5 ]
+	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),1)
 
 # bench/fake_*.py are servers that the measurements start for themselves.
 bench: $(VENV)/.installed-test
@@ -69,7 +69,7 @@ PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(B
 
 $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(BIN)/python
 	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
-	@$(PIP_INSTALL) -c constraints.txt -e . || { echo "$(FAILED)" >&2; exit 1; }
+	@$(PIP_INSTALL) -c constraints.txt pip -e . || { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)
@@ -77,7 +77,7 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(B
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt tests/typescript/package-lock.json | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
-	@$(PIP_INSTALL) -c constraints.txt -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
+	@$(PIP_INSTALL) -c constraints.txt pip -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)

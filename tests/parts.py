@@ -51,7 +51,13 @@ PARTS = {
     "pip": Part("pip", "run `.venv/bin/python -m ensurepip`", lambda: importlib.util.find_spec("pip") is not None),
     "index": Part("a package index", "connect this machine to a package index, or configure a mirror for pip and npm"),
     "groups": Part("control groups", "run the tests where they may make control groups (cgroup v2, delegated)"),
+    "cc": Part("a C compiler", "install the package gcc (apt install gcc)", _program("cc")),
     "setpriv": Part("setpriv", "install the package util-linux (apt install util-linux)", _program("setpriv")),
+    "namespaces": Part(
+        "network namespaces (root, unshare and ip)",
+        "run the tests as root with the packages util-linux and iproute2 (apt install util-linux iproute2)",
+        lambda: os.geteuid() == 0 and shutil.which("unshare") is not None and shutil.which("ip") is not None,
+    ),
     "uvloop": Part("uvloop", "run `.venv/bin/python -m pip install uvloop`"),
 }
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ FAKE_BARE = Path(__file__).parent.parent / "fake_bare.py"
 class LeanClient:
     """A keep-alive connection that does no more than it must, so that the load costs little beside the server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, user_id: str | None = None) -> None:
+        """With a user, its requests are those of the user's organization."""
         self._address = url.removeprefix("http://").rstrip("/")
+        self._user = "" if user_id is None else f"user_id: {user_id}\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: Any = None) -> bytes:
@@ -36,7 +38,7 @@ class LeanClient:
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self._address}\r\ncontent-length: {len(sent)}\r\n"
             "accept: */*\r\naccept-encoding: identity\r\nconnection: keep-alive\r\n"
-            "content-type: application/json\r\nuser-agent: letta-client/1.12.1\r\n\r\n"
+            f"content-type: application/json\r\nuser-agent: letta-client/1.12.1\r\n{self._user}\r\n"
         )
         writer.write(head.encode() + sent)
         answer = await reader.readuntil(b"\r\n\r\n")
@@ -138,7 +140,7 @@ def quantiles(times_ms: list[float]) -> dict[str, float]:
 class Started:
     """A Kelpie of our own with its model, both gone at the end; from another checkout when its folder is given."""
 
-    def __init__(self, delay_ms: float, tree: Path | None = None) -> None:
+    def __init__(self, delay_ms: float, tree: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.model, model_port = telling([str(FAKE_MODEL), "--delay-ms", str(delay_ms)])
         self.model_url = f"http://127.0.0.1:{model_port}/v1"
         self._data = tempfile.TemporaryDirectory()
@@ -151,6 +153,7 @@ class Started:
             "KELPIE_LOG_LEVEL": "warning",
             "OPENAI_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "none",
+            **(settings or {}),
         }
         if tree is not None:
             env["PYTHONPATH"] = str(tree / "src")  # goes before what is installed

@@ -29,6 +29,7 @@ from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
 from kelpie.core.access.callers import Caller
+from kelpie.encryption.rotation import KeyRotation
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
@@ -176,7 +177,7 @@ class Api:
     @cached_property
     def manual_tool_runs(self) -> ManualToolRuns:
         shared = self._runtime
-        return ManualToolRuns(shared.turn_dependencies, shared.custom_tools, self.caller)
+        return ManualToolRuns(shared.turn_dependencies, shared.custom_tools, self.caller, self.settings.sandbox_caps)
 
     @cached_property
     def mcp_servers(self) -> McpServers:
@@ -194,7 +195,9 @@ class Api:
     def tools(self) -> Tools:
         shared, runner = self._runtime, self._runtime.custom_tools
         prepare = None if runner is None else runner.prepare
-        return Tools(self.world, shared.embeddings, shared.live_agents.reload, self.caller, prepare)
+        return Tools(
+            self.world, shared.embeddings, shared.live_agents.reload, self.caller, prepare, self.settings.sandbox_caps
+        )
 
     # --- accounts ------------------------------------------------------------------------------------------------
 
@@ -212,7 +215,13 @@ class Api:
 
     @cached_property
     def organizations(self) -> Organizations:
-        return Organizations(self.world, ensure_builtins, self._runtime.authenticator.forget, self.caller)
+        return Organizations(
+            self.world, ensure_builtins, self._runtime.authenticator.forget, self._runtime.share, self.caller
+        )
+
+    @property
+    def key_rotation(self) -> KeyRotation:
+        return self._runtime.key_rotation
 
     @cached_property
     def stored_data(self) -> StoredData:

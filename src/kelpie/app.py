@@ -34,9 +34,13 @@ from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.activation_state import ActivationState, StateTransition
+from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.tools.confinement import MEGABYTE
+from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
@@ -91,14 +95,17 @@ class Kelpie:
         self.world = world
         self.settings = settings
         self.data_dir = data_dir
-        self.broker = LocalBroker(private=settings.egress_private)  # answers requests from cells
+        self.broker = LocalBroker(private=settings.egress_private, permitted=settings.tool_egress)  # for cells
+        self._share = OrganizationShare(settings.organization_share)
         self._node: Node | None = None
+        self._probe = asyncio.Lock()  # one check at a time
         self._apis: OrderedDict[Caller, Api] = OrderedDict()
         self._recovery_task: asyncio.Task[None] | None = None
         self._callback_task: asyncio.Task[None] | None = None
         self._embedding_task: asyncio.Task[None] | None = None
         self._fact_task: asyncio.Task[None] | None = None
-        self._callbacks = RunCallbacks(world, settings)
+        self._rotation_task: asyncio.Task[None] | None = None
+        self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         self._cleanup = Cleanup(world, settings.stream_kept_s)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
@@ -116,7 +123,7 @@ class Kelpie:
         stream_page: int,
     ) -> Runtime:
         world, settings = self.world, self.settings
-        models = Models(world, settings, providers)
+        models = Models(world, settings, providers, self._share)
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
         dispatcher: Dispatcher[Activation] = Dispatcher(
@@ -130,10 +137,10 @@ class Kelpie:
         run_queue = RunQueue(dispatcher, self._callbacks.wake)
         live_agents = LiveAgents(dispatcher, run_queue)
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
-        wait_graph = WaitGraph(settings.sandbox_cells_max)
         passports = Passports(world.ids, world.clock)
         callback = ApiCallback(passports, world.clock)  # for code of tools: access to the HTTP API
-        environments, sandbox = Environments(packages), _sandbox(world, settings, self.broker)
+        environments, sandbox = Environments(packages, self._share), _sandbox(world, settings, self.broker, self._share)
+        wait_graph = WaitGraph(settings.sandbox_cells_max, None if sandbox is None else sandbox.slots)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
             **MessagingTools(world, dispatcher, wait_graph, settings).tools(),
@@ -161,8 +168,10 @@ class Kelpie:
             settings=settings,
             models=models,
             embeddings=embeddings,
+            share=self._share,
             authenticator=authenticator,
             passports=passports,
+            key_rotation=KeyRotation(world),
             dispatcher=dispatcher,
             live_agents=live_agents,
             run_queue=run_queue,
@@ -193,9 +202,13 @@ class Kelpie:
         self.broker.api = serve
 
     async def start(self) -> None:
-        """Migrates the schema, registers this node, and starts the background work, recovery included."""
+        """Migrates the schema, checks the encryption keys, registers this node, and starts the background work.
+
+        Recovery is part of that work. Raises ConfigurationError and StorageError.
+        """
         database, runtime = self.world.database, self.runtime
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
+        await self._open_keys()
         await self.seed_defaults()
         if runtime.models.counts_money:
             since = self.world.clock.now() - DAY
@@ -207,11 +220,28 @@ class Kelpie:
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
+        if self.world.keyring.store is not None:
+            rotation = runtime.key_rotation.run
+            self._rotation_task = asyncio.create_task(run_forever(rotation, "rotation of the encryption key"))
+
+    async def why_not_ready(self) -> str | None:
+        """Why this server cannot store anything now; None when it can. While writes fail, it tries one itself."""
+        database, node = self.world.database, self._node
+        if node is None:
+            return "The server is starting."
+        async with self._probe:
+            if database.trouble() is not None:
+                try:
+                    await database.transact(lambda tx: ownership_fence.rewrite(tx, node))
+                except StorageError as error:
+                    return str(error)
+            trouble = database.trouble()
+        return None if trouble is None else str(trouble)
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
-        for task in (self._recovery_task, self._embedding_task, self._fact_task):
+        for task in (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()
@@ -230,11 +260,23 @@ class Kelpie:
         if self.data_dir is not None:
             self.data_dir.close()
 
+    async def _open_keys(self) -> None:
+        database = self.world.database
+        had_plain_text = await self.runtime.key_rotation.open(self.settings.encryption_key_lost)
+        if had_plain_text and isinstance(database, SqliteDatabase):
+            await database.truncate_log()  # which holds the plain text until it is overwritten
+            _log.warning(
+                "plain_text_backup",
+                "Secrets are encrypted now; the backup from before the upgrade still holds them as plain text",
+            )
+
     async def seed_defaults(self) -> None:
         """Makes sure that the default organization and user and every organization's built-in tools exist."""
         database, now = self.world.database, self.world.clock.now()
         await database.transact(partial(accounts.ensure_defaults, now=now))
-        for organization in await database.read(accounts.organization_ids):
+        organizations = await database.read(accounts.organization_ids)
+        self._share.organizations = len(organizations)
+        for organization in organizations:
             found, _ = await database.transact(partial(ensure_builtins, organization=organization, now=now))
             log_shadowed(found)
 
@@ -257,7 +299,7 @@ def _limits(settings: Settings) -> ActorLimits:
     )
 
 
-def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox | None:
+def _sandbox(world: World, settings: Settings, broker: Broker, share: OrganizationShare) -> ProcessSandbox | None:
     """None on a machine without sandbox isolation; then custom code is refused."""
     if world.cells is None:
         return None
@@ -268,6 +310,8 @@ def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox
         cells_max=settings.sandbox_cells_max,
         waiting_max=settings.sandbox_waiting_max,
         warm_max=settings.sandbox_warm_max,
+        memory_bytes=settings.sandbox_memory_mb_max * MEGABYTE or world.memory_bytes // 4 * 3,
+        share=share,
     )
 
 

@@ -8,14 +8,18 @@ from kelpie.app import Kelpie
 from kelpie.core.errors import ConfigurationError, InvalidInput
 from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
+from kelpie.world import machine
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import password_file
-from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.data_dir import DataDir, absolute_path, restrict_database
+from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
+from kelpie.world.keyring import Keyring
+from kelpie.world.packages.installer_cell import CellInstaller
 from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -36,7 +40,9 @@ def open_kelpie(settings: Settings) -> Kelpie:
     data_dir = DataDir.open(settings.data_dir)
     data_dir.lock()
     try:
-        database = SqliteDatabase.open(_database_path(settings, data_dir))
+        path = _database_path(settings, data_dir)
+        restrict_database(path)
+        database = SqliteDatabase.open(path)
     except BaseException:  # raised again; the lock must not keep the next start out
         data_dir.close()
         raise
@@ -58,18 +64,30 @@ def open_kelpie(settings: Settings) -> Kelpie:
             lowered=_warn_of_missing_isolation if settings.sandbox_isolation == "none" else None,
         ),
         workspaces=DirectoryWorkspaces(data_dir.path),
+        memory_bytes=machine.memory_bytes(),
+        keyring=_keyring(settings, data_dir),
     )
     return Kelpie(
         world,
         settings,
-        packages=_packages(world, settings, data_dir.path / PACKAGES_DIR),
+        packages=_packages(world, settings, data_dir.path),
         data_dir=data_dir,
         password_kept=password_file.read(data_dir.path),
     )
 
 
-def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:
-    return LocalPackages(world.processes, directory, private=settings.egress_private) if settings.packages else None
+def _keyring(settings: Settings, data_dir: DataDir) -> Keyring:
+    if settings.encryption_key is not None:
+        return Keyring(store=SettingKeys(settings.encryption_key))
+    named = settings.encryption_key_file
+    return Keyring(store=FileKeys(absolute_path(named) if named else data_dir.path / DIRECTORY / NAME))
+
+
+def _packages(world: World, settings: Settings, data_dir: Path) -> LocalPackages | None:
+    if not settings.packages or world.cells is None:
+        return None
+    installer = CellInstaller(world.cells, world.processes, data_dir, private=settings.egress_private)
+    return LocalPackages(installer, world.processes, data_dir / PACKAGES_DIR)
 
 
 def _database_path(settings: Settings, data_dir: DataDir) -> Path:

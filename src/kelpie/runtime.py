@@ -19,6 +19,8 @@ from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.settings.settings import Settings
+from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
@@ -34,8 +36,10 @@ class Runtime:
     settings: Settings
     models: Models
     embeddings: Embeddings
+    share: OrganizationShare
     authenticator: Authenticator
     passports: Passports  # of the code of tools that runs now
+    key_rotation: KeyRotation
     dispatcher: Dispatcher[Activation]
     live_agents: LiveAgents
     run_queue: RunQueue

@@ -4,6 +4,7 @@ It can be stopped, killed and started again on the same data. Every wait has a d
 """
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -39,8 +40,9 @@ def environment(data_dir: Path, **settings: str) -> dict[str, str]:
 class Served:
     """A server on a data directory; `url` changes with every start."""
 
-    def __init__(self, data_dir: Path, **settings: str) -> None:
+    def __init__(self, data_dir: Path, *, open_files: tuple[int, int] | None = None, **settings: str) -> None:
         self.data_dir = data_dir
+        self._open_files = open_files
         self.url = ""
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,7 +58,9 @@ class Served:
         assert self._process is None, "still running"
         with (self.data_dir / "stderr.txt").open("ab") as stderr:
             env = environment(self.data_dir, **self._settings)
-            self._process = subprocess.Popen(COMMAND, env=env, stdout=stderr, stderr=stderr)
+            self._process = subprocess.Popen(
+                COMMAND, env=env, stdout=stderr, stderr=stderr, preexec_fn=self._limited if self._open_files else None
+            )
 
     def start(self) -> None:
         """Starts the process and waits until it answers. Raises AssertionError with its last words if it ends."""
@@ -95,6 +99,10 @@ class Served:
         """The end of what the server wrote, for a failing test to show."""
         return (self.data_dir / "stderr.txt").read_text(errors="replace")[-4000:]
 
+    def _limited(self) -> None:
+        assert self._open_files is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._open_files)
+
     def _ended(self) -> int:
         assert self._process is not None
         code = self._process.wait(STOP_S)
@@ -119,9 +127,9 @@ class Served:
 
 
 @contextmanager
-def served(data_dir: Path, **settings: str) -> Iterator[Served]:
-    """A running server that is gone at the end, however the test ends."""
-    server = Served(data_dir, **settings)
+def served(data_dir: Path, *, open_files: tuple[int, int] | None = None, **settings: str) -> Iterator[Served]:
+    """A running server that is gone at the end, however the test ends; it may open `open_files` (soft, hard) files."""
+    server = Served(data_dir, open_files=open_files, **settings)
     try:
         server.start()
         yield server

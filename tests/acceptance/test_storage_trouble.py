@@ -1,11 +1,15 @@
 """A turn that cannot be stored, as users of letta-client see it: it never ends as if it were answered.
 
-The database loses the table of steps while the server runs, so the commit of a step fails, and gets it back afterwards.
+The database loses the table of steps while the server runs, so the commit of a step fails, and gets it back afterwards;
+or its disk is full, or its file is deleted.
 """
 
 import asyncio
 import json
+import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -152,3 +156,36 @@ async def test_a_turn_that_is_stored_by_half_is_not_asked_for_again(
 def _has_noted(server: Served, agent: str) -> bool:
     listed = _asked(server, "GET", f"/v1/agents/{agent}/messages").json()
     return any(one["message_type"] == "tool_return_message" for one in listed)
+
+
+@pytest.mark.needs("sandbox")
+def test_on_a_full_disk_requests_fail_and_work_again_once_there_is_space(tmp_path: Path) -> None:
+    bwrap = shutil.which("bwrap")
+    assert bwrap is not None
+    disk = ("--dev-bind", "/", "/", "--size", str(24 << 20), "--tmpfs", str(tmp_path))
+    done = subprocess.run(
+        (bwrap, *disk, "--", sys.executable, "-m", "tests.acceptance.full_disk", str(tmp_path)),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_after_its_file_was_deleted_a_server_stores_nothing_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with served(tmp_path / "data", KELPIE_LOG_LEVEL="error") as server:
+        agent = _asked(server, "POST", "/v1/agents/", {"name": "Gone", "model": "kelpie/demo"}).json()["id"]
+        assert _asked(server, "POST", f"/v1/agents/{agent}/messages", {"input": "kept"}).status_code == 200
+        (server.data_dir / "kelpie.db").unlink()
+        answer = _asked(server, "POST", f"/v1/agents/{agent}/messages", {"input": "lost"})
+        assert answer.status_code == 503 and "was deleted while the server was running" in answer.text
+        ready = _asked(server, "GET", "/v1/ready")
+        assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
+        assert _asked(server, "GET", "/v1/health/").status_code == 200
+        server.stop()
+        assert "database_rescued" in server.last_words()
+        (server.data_dir / "kelpie.db.rescued1").rename(server.data_dir / "kelpie.db")
+        server.start()
+        listed = _asked(server, "GET", f"/v1/agents/{agent}/messages").json()
+        assert [one["content"] for one in listed if one["message_type"] == "user_message"] == ["kept"]

@@ -12,6 +12,7 @@ from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Forbidden, StorageError
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.core.paging import Page
+from kelpie.fairness.organization_share import OrganizationShare
 from tests.server.rig import open_rig
 
 
@@ -25,7 +26,7 @@ async def test_an_organization_that_cannot_be_furnished_is_not_made(kelpie: Kelp
     def fails(*_: Any) -> None:
         raise StorageError("the disk is gone")
 
-    door = Organizations(kelpie.world, fails, lambda: None)
+    door = Organizations(kelpie.world, fails, lambda: None, OrganizationShare())
     with pytest.raises(StorageError):
         await door.create("acme")
     assert [each.id for each in await door.page(Page())] == [DEFAULT_ORGANIZATION]

@@ -9,7 +9,15 @@ import pytest
 from kelpie.actors.failure import Failure, failure_after, text_of
 from kelpie.actors.limits import ActorLimits
 from kelpie.core.agents.activation_state import ActivationState
-from kelpie.core.errors import ActivationFailed, AgentStopped, ConfigurationError, MailboxFull, NotFound, StorageError
+from kelpie.core.errors import (
+    ActivationFailed,
+    AgentStopped,
+    ConfigurationError,
+    DiskFull,
+    MailboxFull,
+    NotFound,
+    StorageError,
+)
 from tests.actors.harness import Harness, ignore, name, number, raising, seeded
 
 
@@ -63,6 +71,17 @@ async def test_after_so_many_failures_the_waiting_jobs_are_told(harness: Harness
     assert (status.state, status.error, status.attempts) == (ActivationState.failed, "failure 2", 3)
     await asyncio.sleep(600)
     assert harness.loads == ["a"] * 3, "nobody asked for another try"
+
+
+@seeded()
+async def test_where_nothing_can_be_stored_every_job_is_told_at_once_and_tries_anew(harness: Harness) -> None:
+    harness.errors["a"] = [DiskFull("the disk is full. Free some space and try again.")] * 3
+    asked_at = harness.loop.time()
+    for tries in (1, 2, 3):
+        with pytest.raises(ActivationFailed, match=r"could not be loaded: the disk is full\. Free some space and try"):
+            await harness.dispatcher.submit("a", "default", ignore)
+        assert len(harness.loads) == tries and harness.loop.time() - asked_at < 0.01
+    assert await harness.dispatcher.submit("a", "default", number) == 4
 
 
 @seeded(attempts_max=2)

@@ -15,6 +15,7 @@ from kelpie.llm.provider.interface import Event, ModelInfo, Reply, Request
 from kelpie.world.clock import SystemClock
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
+from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
@@ -75,7 +76,16 @@ class Rig:
 
     async def start(self) -> "Rig":
         database = SqliteDatabase.open(self.path, synchronous="OFF")
-        world = World(SystemClock(), RandomIds(), random.Random(1), database, NetworkHttp(), SystemProcesses())
+        keyring = Keyring([Key(bytes(32))])
+        world = World(
+            SystemClock(),
+            RandomIds(),
+            random.Random(1),
+            database,
+            NetworkHttp(),
+            SystemProcesses(),
+            keyring=keyring,
+        )
         self.kelpie = Kelpie(world, self.settings, providers=[self.model], external=self.external)
         await self.kelpie.start()
         return self

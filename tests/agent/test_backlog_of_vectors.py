@@ -46,6 +46,17 @@ async def test_what_many_agents_said_is_embedded_in_one_go(rig):
     assert await lacking(rig, agents) == []
 
 
+async def test_an_agent_that_said_much_does_not_keep_the_words_of_another_waiting(rig, monkeypatch):
+    monkeypatch.setattr(embedding_backlog, "PIECE", 2)
+    (quiet,) = await said_by(rig, 1)
+    loud = await rig.agent()
+    for number in range(5):
+        await rig.say(loud, f"loud {number}")
+    work = EmbeddingBacklog(rig.kelpie.world, rig.kelpie.runtime.embeddings)
+    assert await work.work()
+    assert len(await lacking(rig, [quiet])) == 1, "one of its two texts was embedded in the first piece"
+
+
 async def test_long_texts_are_embedded_a_few_at_a_time_and_none_is_left_out(rig, monkeypatch):
     monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
     agents = await said_by(rig, 3, "agent {} speaks of the one and the other thing, and at length")

@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from kelpie.agent.inbox.image_inputs import FIELD, fetched, settled
-from kelpie.core.access.hosts import is_public
 from kelpie.core.conversations.messages import Image, NewMessage, Role, Text
 from kelpie.core.errors import InvalidInput
 from kelpie.core.models.image_limits import IMAGE_BYTES_MAX
+from kelpie.core.public_addresses import is_public
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.world.http.port import NetworkHttp

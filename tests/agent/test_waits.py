@@ -4,10 +4,13 @@ import pytest
 
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.core.access.callers import DEFAULT_ORGANIZATION, DEFAULT_USER
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.access.passports import Passport
 from kelpie.core.conversations.agent_chain import AgentChain
 from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
+from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.sandbox.slots import JobSlots
 
 NOW, UNTIL = 1, 9
 ONE, TWO, THREE = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))
@@ -52,3 +55,18 @@ def test_code_whose_time_is_over_holds_no_place():
     waits = WaitGraph(2)
     with waits.of_code(code(ONE), NOW), waits.of_code(code(TWO), UNTIL):
         pass
+
+
+async def test_an_organization_with_its_share_keeps_a_place_of_its_own_from_code_that_waits():
+    """Else its agents would wait for code that gets no place before the code that waits for them has timed out."""
+    slots = JobSlots(4, 9, share=OrganizationShare(0.75, organizations=2))
+    waits, others = WaitGraph(4, slots), Consumer("another organization")
+    for of in (ONE, TWO):
+        await slots.take(0, Consumer(DEFAULT_ORGANIZATION, of), 1)
+    await slots.take(0, others, 1)
+    with waits.of_code(code(ONE), NOW):
+        with pytest.raises(Overloaded, match="Try again later"), waits.of_code(code(TWO), NOW):
+            pass
+        slots.give_back(0, others, 1)
+        with waits.of_code(code(TWO), NOW):
+            pass

@@ -115,6 +115,7 @@ def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolat
     assert "ANTHROPIC_API_KEY" in remedies["anthropic"] and "ollama" not in remedies
     assert (told["isolation"]["sandbox"] is None) == told["isolation"]["note"].startswith(REFUSED)
     assert {each["name"] for each in told["isolation"]["machine"]} >= {"bubblewrap", "control groups", "Landlock"}
+    assert [each["index"] for each in told["packages"]] == ["pip", "npm"] and "Package installers" in done.stdout
     assert told["letta"]["note"]
 
 

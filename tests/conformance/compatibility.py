@@ -35,6 +35,7 @@ def bare_app() -> FastAPI:
         settings=Settings(),
         world=SimpleNamespace(ids=None),
         runtime=SimpleNamespace(authenticator=None, passports=None),
+        why_not_ready=None,
         api=None,
         connect_api=lambda serve: None,
     )

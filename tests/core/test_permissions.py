@@ -127,7 +127,9 @@ def test_hours_are_those_of_the_clock():
 
 
 def test_the_settings_of_a_server():
-    assert Settings().policy == NO_POLICY
+    usual = Settings().policy
+    assert usual.open and usual.permits == NO_POLICY.permits, "what holds for one call needs no counting"
+    assert warrant(usual, NO_POLICY, None, None) is warrant(usual, NO_POLICY, None, None)
     env = {
         "KELPIE_TOOLS_ALLOW": "memory_*, kind:custom",
         "KELPIE_TOOLS_DENY": "capability:network",
@@ -138,6 +140,8 @@ def test_the_settings_of_a_server():
     }
     found = Settings.from_environment(env).policy
     assert found.permits == ToolPatterns(("memory_*", "kind:custom"), ("capability:network",))
-    assert found.quota == Quota(100, 1000, 1_500_000, 128 * MEGABYTE)
+    assert found.quota == replace(
+        usual.quota, tool_calls=100, tokens=1000, cpu_us=1_500_000, memory_bytes=128 * MEGABYTE
+    )
     with pytest.raises(ConfigurationError, match=r"KELPIE_TOOLS_DENY: 'capability:flight'"):
         Settings.from_environment({"KELPIE_TOOLS_DENY": "capability:flight"})

@@ -22,7 +22,11 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "context_window_unknown": ("4000", 4000),
     "openai_responses": ("always", "always"),
     "tools_allow": ("memory_*, kind:custom", ("memory_*", "kind:custom")),
+    "organization_share": ("0.5", 0.5),
+    "tool_egress": ("example.com, *.example.org", ("example.com", "*.example.org")),
+    "tool_return_chars": ("60000", 60_000),
     "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
+    "trusted_proxies": ("10.0.0.5, 10.1.0.0/24", ("10.0.0.5", "10.1.0.0/24")),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {
     str: ("other/value", "other/value"),
@@ -76,7 +80,7 @@ def test_every_number_has_bounds() -> None:
 
 def test_every_key_and_the_password_are_secrets() -> None:
     assert {name for name, spec in SETTINGS.items() if spec.secret} == {
-        name for name in SETTINGS if name.endswith(("api_key", "password"))
+        name for name in SETTINGS if name.endswith(("api_key", "password", "encryption_key"))
     }
 
 

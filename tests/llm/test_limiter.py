@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
 from kelpie.core.models.prices import Price
@@ -21,9 +22,11 @@ from kelpie.llm.provider.retry import RetryLimits
 from tests.llm.fakes import asking
 from tests.llm.test_retry import in_virtual_time, now
 
+ORGANIZATION = "org-1"
+
 
 async def call(limiter: Limiter, agent: str, log: list[Any], lasts_s: float = 1.0, cost: Cost | None = None) -> None:
-    async with limiter.reserve(agent, cost or Cost()):
+    async with limiter.reserve(Consumer(ORGANIZATION, agent), cost or Cost()):
         log.append((now(), agent))
         await asyncio.sleep(lasts_s)
 
@@ -67,15 +70,15 @@ def test_requests_a_minute():
 def test_tokens_a_minute_are_corrected_by_what_was_used():
     async def main() -> None:
         limiter = Limiter("openai", ProviderLimits(tokens=100), 100.0)
-        async with limiter.reserve("a", Cost(tokens=60)) as reservation:
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost(tokens=60)) as reservation:
             reservation.settle(Cost(tokens=10))
             reservation.settle(Cost(tokens=99))  # only the first time counts
-        async with limiter.reserve("a", Cost(tokens=60)):
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost(tokens=60)):
             assert now() == 0
-        async with limiter.reserve("a", Cost(tokens=60)) as reservation:
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost(tokens=60)) as reservation:
             assert 60 <= now() <= 62
             reservation.settle(Cost(tokens=500))
-        async with limiter.reserve("a", Cost(tokens=1)):
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost(tokens=1)):
             assert 120 <= now() <= 124
 
     in_virtual_time(main)
@@ -92,8 +95,8 @@ def test_agents_take_turns_and_nobody_overtakes():
         running.append(asyncio.ensure_future(call(limiter, "late", log)))
         await asyncio.gather(*running)
         order = [agent for _, agent in log]
-        assert order[:6] == ["greedy", "greedy", "one", "two", "late", "greedy"]
-        assert order[6:] == ["two", "greedy", "greedy", "greedy"]
+        assert order[:6] == ["greedy", "one", "two", "late", "greedy", "two"], "who was served before comes after"
+        assert order[6:] == ["greedy", "greedy", "greedy", "greedy"]
         assert [moment for moment, _ in log] == list(range(10))
 
     in_virtual_time(main)
@@ -105,7 +108,7 @@ def test_within_an_agent_the_order_is_kept():
         order: list[int] = []
 
         async def numbered(number: int) -> None:
-            async with limiter.reserve("a", Cost()):
+            async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost()):
                 order.append(number)
                 await asyncio.sleep(1)
 
@@ -134,13 +137,13 @@ def test_waiting_is_bounded_and_names_the_limit():
 def test_what_cannot_fit_in_time_is_refused_at_once():
     async def main() -> None:
         limiter = Limiter("openai", ProviderLimits(requests=1, dollars=1.0), 30.0)
-        async with limiter.reserve("a", Cost()):
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost()):
             pass
         with pytest.raises(Overloaded, match="1 requests a minute") as caught:
             await call(limiter, "a", [])
         assert now() == 0 and 60 <= caught.value.retry_after_s <= 61
         await asyncio.sleep(61)
-        async with limiter.reserve("a", Cost(micros=400_000)) as reservation:
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost(micros=400_000)) as reservation:
             reservation.settle(Cost(micros=1_200_000))
         await asyncio.sleep(62)
         with pytest.raises(Overloaded, match="1 dollars a day") as caught:
@@ -226,7 +229,7 @@ def bounded(
 
 
 async def ask(provider: LimitedProvider, agent: str = "a", **fields: Any) -> list[Event]:
-    return [event async for event in provider.stream(asking(user=agent, **fields))]
+    return [event async for event in provider.stream(asking(consumer=Consumer(ORGANIZATION, agent), **fields))]
 
 
 def test_a_retry_is_a_request_and_holds_no_place_while_it_pauses():
@@ -309,7 +312,7 @@ def test_a_call_that_never_ends_is_given_up_and_its_place_is_free():
         with pytest.raises(ModelError) as caught:
             await ask(provider)
         assert (caught.value.kind, now()) == (ModelFault.timeout, 600)
-        async with provider.limiter.reserve("b", Cost()):
+        async with provider.limiter.reserve(Consumer(ORGANIZATION, "b"), Cost()):
             assert now() == 600
 
     in_virtual_time(main)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import ModelError, ModelFault, NotFound, StorageError
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.search_hits import SearchMode
@@ -67,6 +68,7 @@ class FakeScope:
 
     mode: SearchMode = "hybrid"
     text: str = "fox"
+    consumer: Consumer = Consumer("org-1")
     scopes: Mapping[str, str] = field(default_factory=lambda: {"archive": MODEL})
     vector_error: Exception | None = None
     ranked_with: list[tuple[SearchMode, tuple[Near, ...]]] = field(default_factory=list)
@@ -163,7 +165,7 @@ async def test_what_the_caller_may_not_see_is_not_found(bench: Bench) -> None:
     ids=["words", "not embedded", "vectors", "vector search fails"],
 )
 async def test_a_search_holds_a_slot_whichever_way_it_goes(bench: Bench, make: Callable[[], FakeScope]) -> None:
-    async with bench.embeddings.slots.slot(), bench.embeddings.slots.slot():
+    async with bench.embeddings.slots.slot(Consumer("org-2")):
         task = asyncio.create_task(bench.search.search(make()))
         for _ in range(50):
             await asyncio.sleep(0)
@@ -182,7 +184,7 @@ async def test_a_query_is_embedded_without_a_slot(bench: Bench) -> None:
 
 
 async def test_a_cancelled_search_gives_its_slot_back(bench: Bench) -> None:
-    async with bench.embeddings.slots.slot(), bench.embeddings.slots.slot():
+    async with bench.embeddings.slots.slot(Consumer("org-2")):
         task = asyncio.create_task(bench.search.search(FakeScope("fts")))
         await asyncio.sleep(0)
         task.cancel()

@@ -4,22 +4,25 @@ import asyncio
 
 import pytest
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.memory import search_slots
 from kelpie.memory.search_slots import SearchSlots
 
 DEADLINE_S = 30.0
 FOR_EVER_S = 3600.0
+ONE = Consumer("org-1")
 
 
 class Search:
     """A search that holds a slot until it is told to end."""
 
-    def __init__(self, slots: SearchSlots) -> None:
+    def __init__(self, slots: SearchSlots, who: Consumer = ONE) -> None:
         self.begun, self.end = asyncio.Event(), asyncio.Event()
+        self._who = who
         self.task = asyncio.create_task(self._run(slots))
 
     async def _run(self, slots: SearchSlots) -> None:
-        async with slots.slot():
+        async with slots.slot(self._who):
             self.begun.set()
             await self.end.wait()
 
@@ -75,3 +78,19 @@ async def test_a_cancelled_waiter_takes_no_slot(monkeypatch: pytest.MonkeyPatch)
         last = Search(slots)
         await last.begins()
         await last.ends()
+
+
+async def test_organizations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
+    slots = SearchSlots()
+    many = [Search(slots) for _ in range(9)]
+    await many[0].begins()
+    await settled()
+    other = Search(slots, Consumer("org-2"))
+    await settled()
+    await many[0].ends()
+    await other.begins()
+    assert sum(each.begun.is_set() for each in many) == 1
+    await other.ends()
+    for each in many[1:]:
+        await each.ends()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.access.callers import Caller
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.passages import NewPassage, PassageQuery
@@ -41,7 +42,9 @@ async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_th
 ) -> None:
     monkeypatch.setattr(embeddings, "LOOK_S", 0.5)
     models: Any = Slow(3)
-    meant = await Embeddings(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
+    meant = await Embeddings(models, Settings()).of_query(
+        ["one", "hangs", "two", "one", None], "text", Consumer("org-1")
+    )
     assert list(meant.by_model("text")) == ["one", "two"]
     assert meant.lacking is not None and "hangs did not answer" in meant.lacking
 
@@ -72,3 +75,32 @@ async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path)
         assert "of a stranger" not in rig.model.embedded
     finally:
         await rig.stop()
+
+
+class Thread:
+    """The model on this machine: it embeds one piece at a time, each when it is told to."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Sequence[str]] = []
+        self.begun, self.go_on = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def embed(self, handle: str, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        self.pieces.append(texts)
+        self.begun.release()
+        await self.go_on.acquire()
+        return [struct.pack("<2f", 1.0, 0.0) for _ in texts]
+
+
+async def test_a_thousand_texts_of_one_organization_keep_another_waiting_for_one_piece() -> None:
+    models: Any = Thread()
+    meant, texts = Embeddings(models, Settings()), [f"text {number}" for number in range(1000)]
+    many = asyncio.create_task(meant.of_stored(["kelpie/model"], texts, Consumer("org-1")))
+    await models.begun.acquire()
+    one = asyncio.create_task(meant.of_query(["kelpie/model"], "question", Consumer("org-2")))
+    await asyncio.sleep(0)
+    models.go_on.release()
+    await models.begun.acquire()
+    assert [len(piece) for piece in models.pieces] == [16, 1] and models.pieces[1] == ["question"]
+    for _ in range(100):
+        models.go_on.release()
+    assert (await one).vectors["question"] and len((await many).vectors) == 1000

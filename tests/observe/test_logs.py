@@ -139,6 +139,31 @@ def test_a_value_with_line_breaks_cannot_forge_a_line() -> None:
     assert len(stream.getvalue().splitlines()) == 2
 
 
+HOSTILE = "/v1/\x1b]0;PWNED\x07\x1b[31mRED\x9b2J\u202etxt\u2066\u200f\u061c"
+
+
+@pytest.mark.parametrize("human", [False, True])
+def test_no_control_character_gets_into_a_line(human: bool) -> None:
+    stream = io.StringIO()
+    logs.configure("info", stream, human=human)
+    with logs.bind(request_id=HOSTILE):
+        logs.get(HOSTILE).info("got", HOSTILE, path=HOSTILE, items=[HOSTILE], **{"na\x1bme": HOSTILE})
+    try:
+        raise ValueError(f"{HOSTILE}\n2026-01-01T00:00:00.000000Z error   server   forged [forged]")
+    except ValueError:
+        logs.get("server").exception("failed", "failed")
+    logs.configure("warning")
+    lines = stream.getvalue().splitlines()
+    assert all(line.isprintable() for line in lines)
+    if human:
+        assert r'path="/v1/\u001b]0;PWNED' in lines[0] and r"\u202etxt" in lines[0]
+        assert all(line.startswith("  ") for line in lines[2:]), "a message cannot pretend to be a line"
+    else:
+        got, failed = map(json.loads, lines)
+        assert got["path"] == got["event"] == HOSTILE, "nothing is lost"
+        assert HOSTILE in failed["exception"]
+
+
 def test_the_text_form_shows_the_code_next_to_the_sentence() -> None:
     stream = io.StringIO()
     logs.configure("info", stream, human=True)

@@ -5,12 +5,19 @@ import json
 import os
 import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 from kelpie.core.tools.confinement import Confinement, Mount, Runner
+from kelpie.core.tools.package_requirements import Index, needed
 from kelpie.sandbox.port import SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
+from kelpie.world.packages.installer_cell import CellInstaller
+from kelpie.world.packages.store import LocalPackages
+from kelpie.world.processes.processes import SystemProcesses
+from tests.package_index import Web
 from tests.sandbox.jobs import FORKS, command, function, script
 
 
@@ -47,8 +54,24 @@ async def main() -> None:
         ended = await sandbox.run(job)
         result = json.loads(ended.result) if ended.result else None
         told[name] = [ended.how, ended.code, result, ended.stderr.decode()[-200:], ended.stdout.decode()[-200:]]
+    told["packages"] = await installed(cells)
     await sandbox.close()
     print(json.dumps(told))
+
+
+async def installed(cells: BubblewrapCells) -> dict[str, str]:
+    """The modes of a set that pip installed from an index of its own."""
+    web = Web()
+    web.add_wheel("plain")
+    os.environ |= {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": f"{web.address}/simple"}
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            data = Path(directory)
+            store = LocalPackages(CellInstaller(cells, SystemProcesses(), data), SystemProcesses(), data / "packages")
+            place = Path(await store.install(needed(Index.pip, [{"name": "plain"}]), ()))
+            return {name: oct((place / name).stat().st_mode) for name in ("plain.py", ".")}
+    finally:
+        web.close()
 
 
 async def hold(directory: str) -> None:

@@ -53,6 +53,7 @@ def test_the_walls_hold_for_an_ordinary_user() -> None:
     assert "ConnectionRefusedError" in told["network"][2]["error"]
     assert "Read-only file system" in told["write"][2]["error"]
     assert told["memory"][0] == "out_of_memory" or "MemoryError" in told["memory"][3]
+    assert told["packages"] == {"plain.py": "0o100644", ".": "0o40755"}
     if "r" in told:
         assert told["r"][:2] == ["finished", 0] and told["r"][4] == "2", told["r"]
     if "node" in told:

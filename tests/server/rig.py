@@ -22,6 +22,7 @@ from kelpie.server.app import create_app
 from kelpie.world.clock import Clock, SystemClock
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
+from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
@@ -131,6 +132,7 @@ async def open_rig(
         database=SqliteDatabase.open(tmp_path / "kelpie.db"),
         http=NetworkHttp(),
         processes=SystemProcesses(),
+        keyring=Keyring([Key(bytes(32))]),
     )
     given = Settings(data_dir=str(tmp_path), default_model="fake/model", port=0)
     kelpie = Kelpie(world, replace(given, **settings), providers=[puppet], password_kept=password_kept)

@@ -12,7 +12,14 @@ import pytest
 from kelpie.accounts.login_failures import FAILURES_MAX
 from kelpie.accounts.password import generate, hashed
 from kelpie.app import Kelpie
-from kelpie.core.ids import DEFAULT_USER
+from kelpie.core.access.client_addresses import TrustedProxies
+from kelpie.core.access.credential_scopes import NewKey, Scope
+from kelpie.core.ids import DEFAULT_USER, KeyId
+from kelpie.server.app import create_app
+from kelpie.server.edge.connection_limits import connection_limits
+from kelpie.server.edge.forwarded_client import ForwardedClient
+from kelpie.storage.accounts import api_keys
+from kelpie.world.database import Tx
 from kelpie.world.ids import RandomIds
 from tests.server.rig import SDK_HEADERS, client_of, make_agent, open_rig
 
@@ -164,6 +171,68 @@ async def test_guessing_is_slowed_down_and_who_is_known_is_not(locked: Kelpie, d
     other = httpx.ASGITransport(door._transport.app, client=("10.9.8.7", 1))  # pyright: ignore
     async with httpx.AsyncClient(transport=other, base_url="http://127.0.0.1") as elsewhere:
         assert (await elsewhere.get("/v1/agents/count", headers=bearer("guess"))).status_code == 401
+
+
+async def test_wrong_keys_slow_down_only_wrong_keys(tmp_path: Path) -> None:
+    ids = RandomIds()
+    made = generate(ids)
+    async with open_rig(tmp_path, host="0.0.0.0", password_kept=hashed(made, ids)) as (kelpie, _):
+        _, key = await kelpie.api().api_keys.create(NewKey("never used before", (Scope.write,)))
+        async with client_of(kelpie) as client:
+            for number in range(FAILURES_MAX + 4):
+                invented = bearer(f"kelpie-key_{number:032x}_{'A' * 43}")
+                status = (await client.get("/v1/agents/count", headers=invented)).status_code
+                assert status == (401 if number < FAILURES_MAX else 429)
+            repeated = await client.get("/v1/agents/count", headers=invented)
+            assert repeated.status_code == 429 and int(repeated.headers["Retry-After"]) >= 1
+            assert (await client.get("/v1/agents/count", headers=bearer(key))).status_code == 200
+            kelpie.runtime.authenticator.forget()  # as after ten seconds
+            assert (await client.get("/v1/agents/count", headers=bearer(key))).status_code == 200
+            first = await client.get("/v1/agents/count", headers=bearer(made))
+            assert first.status_code == 200, "wrong keys are no guesses at the password"
+            agent = (await client.post("/v1/agents/", json={}, headers=bearer(key))).json()["id"]
+            policy = [{"type": "agent", "id": agent, "access": ["read_agent"]}]
+            asked = {"hostname": "https://app.example", "policy": policy}
+            token = (await client.post("/v1/client-side-access-tokens", json=asked, headers=bearer(key))).json()[
+                "token"
+            ]
+            assert (await client.get(f"/v1/agents/{agent}", headers=bearer(token))).status_code == 200
+
+
+async def test_a_wrong_key_is_looked_up_once(locked: Kelpie, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[KeyId] = []
+    find = api_keys.find
+
+    def counted(tx: Tx, key_id: KeyId) -> Any:
+        looked_up.append(key_id)
+        return find(tx, key_id)
+
+    monkeypatch.setattr(api_keys, "find", counted)
+    invented = f"kelpie-key_{7:032x}_{'A' * 43}"
+    async with shown(locked, invented) as client:
+        for _ in range(3):
+            assert (await client.get("/v1/agents/count")).status_code == 401
+        assert len(looked_up) == 1
+
+
+async def test_a_named_proxy_tells_who_the_client_is_and_nobody_else_does(tmp_path: Path) -> None:
+    proxies = TrustedProxies(["10.0.0.1"])
+    async with open_rig(tmp_path, password="open sesame", trusted_proxies=("10.0.0.1",)) as (kelpie, _):
+        app = ForwardedClient(create_app(kelpie), proxies, connection_limits(kelpie.settings, 1024))
+
+        async def status(peer: str, client: str, text: str) -> int:
+            transport = httpx.ASGITransport(app, client=(peer, 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
+                headers = {**bearer(text), "X-Forwarded-For": client}
+                return (await asking.get("/v1/agents/count", headers=headers)).status_code
+
+        for number in range(FAILURES_MAX):
+            assert await status("10.0.0.1", f"{number}.2.3.4, 8.8.8.8", "guess") == 401
+        assert await status("10.0.0.1", "9.2.3.4, 8.8.8.8", "guess") == 429, "the client's own claim changes nothing"
+        assert await status("10.0.0.1", "8.8.4.4", "guess") == 401, "another client of the proxy need not wait"
+        for number in range(FAILURES_MAX):
+            assert await status("10.0.0.2", f"8.8.{number}.1", "guess") == 401
+        assert await status("10.0.0.2", "8.8.99.1", "guess") == 429, "nobody named this one"
 
 
 # --- who is acted for -------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ ADMIN = [
     ("GET", "/v1/admin/orgs/"),
     ("GET", "/v1/kelpie/keys"),
     ("POST", "/v1/kelpie/keys"),
-    ("POST", "/v1/kelpie/models/remove"),
+    ("GET", "/v1/kelpie/policy"),
 ]
 
 

@@ -19,8 +19,15 @@ async def make(client: httpx.AsyncClient, **fields: Any) -> str:
 
 async def test_lists_and_limits_of_an_agent_come_back(client: httpx.AsyncClient) -> None:
     permits = {"allow": ["memory_*"], "deny": ["kind:custom"]}
-    of_one_call = {"memory_mb": 64, "timeout_s": 2.5, "cpu_share": 0.5, "processes": 8, "output_mb": 0.5}
-    limits = {"tool_calls_per_hour": 5, **of_one_call}
+    of_one_call = {
+        "memory_mb": 64,
+        "timeout_s": 2.5,
+        "cpu_share": 0.5,
+        "processes": 8,
+        "output_mb": 0.5,
+        "scratch_mb": 3,
+    }
+    limits = {"tool_calls_per_hour": 5, "scratch_mb": 3, **of_one_call}
     agent = await make(client, kelpie_permissions=permits, kelpie_limits=limits)
     found = (await client.get(f"/v1/agents/{agent}")).json()
     assert found["kelpie_permissions"] == permits

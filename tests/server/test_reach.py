@@ -2,7 +2,7 @@
 
 import pytest
 
-from kelpie.core.access.credential_scopes import Access, Authorization, Scope, scopes_with
+from kelpie.core.access.credential_scopes import OPERATOR, Access, Authorization, Scope, scopes_with
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
 from kelpie.server.http.route_access import access_for, check, scope_for
@@ -34,7 +34,6 @@ HEAR, SAY = Access.read_messages, Access.write_messages
         ("DELETE", "/v1/kelpie/keys/key-1", Scope.admin),
         ("GET", "/v1/kelpie/models", Scope.read),
         ("POST", "/v1/kelpie/models/check", Scope.write),
-        ("POST", "/v1/kelpie/models/pull", Scope.admin),
     ],
 )
 def test_the_scope_of_a_request(method: str, path: str, scope: Scope) -> None:
@@ -49,6 +48,25 @@ def test_the_scope_of_a_request(method: str, path: str, scope: Scope) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    ["/v1/kelpie/models/pull", "/v1/kelpie/models/remove", "/v1/kelpie/encryption", "/v1/kelpie/encryption/rotate"],
+)
+def test_what_concerns_every_organization_is_for_the_operator(path: str) -> None:
+    for method in ("GET", "POST"):
+        with pytest.raises(Forbidden, match="Only the operator"):
+            check(Authorization(scopes=scopes_with((Scope.admin,))), method, path)
+        check(OPERATOR, method, path)
+
+
+@pytest.mark.parametrize("rest", ["generate", "tools/shell/run"])
+def test_a_page_goes_past_neither_prompt_nor_approval(rest: str) -> None:
+    everything, path = {AGENT: frozenset(Access)}, f"/v1/agents/{AGENT}/{rest}"
+    check(Authorization(grants=everything), "POST", path)
+    with pytest.raises(Forbidden, match="access token"):
+        check(Authorization(grants=everything, hostname="https://x.y"), "POST", path)
+
+
+@pytest.mark.parametrize(
     ("method", "rest", "needed"),
     [
         ("GET", "", {READ}),
@@ -58,7 +76,10 @@ def test_the_scope_of_a_request(method: str, path: str, scope: Scope) -> None:
         ("DELETE", "", {WRITE}),
         ("POST", "/archival-memory", {WRITE}),
         ("POST", "/stop", {WRITE}),
-        ("PATCH", "/tools/detach/tool-1", {WRITE}),
+        ("PATCH", "/tools/detach/tool-1", None),
+        ("PATCH", "/tools/approval/shell", None),
+        ("PATCH", "/core-memory/blocks/detach/block-1", {WRITE}),
+        ("GET", "/tools", {READ}),
         ("PATCH", "/tools/attach/tool-1", None),
         ("GET", "/messages", {HEAR}),
         ("POST", "/messages", {SAY}),

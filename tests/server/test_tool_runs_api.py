@@ -173,11 +173,19 @@ async def test_only_names_of_packages_are_taken(client: httpx.AsyncClient, name:
 
 
 async def test_how_a_tool_is_held_is_kept_and_shown(client: httpx.AsyncClient) -> None:
-    held = {"timeout_s": 5.0, "memory_mb": 64, "egress": ["api.example.com"], "deterministic": True}
+    held = {"timeout_s": 5.0, "memory_mb": 64, "egress": ["api.example.com", "*", "*:8443"], "deterministic": True}
     made = (await client.post("/v1/tools/", json={"source_code": SQUARE, "kelpie_sandbox": held})).json()
     assert made["kelpie_sandbox"] == held
     changed = await client.patch(f"/v1/tools/{made['id']}", json={"kelpie_sandbox": {"timeout_s": 1}})
     assert changed.json()["kelpie_sandbox"] == {"timeout_s": 1.0}
-    for bad in ({"timeout_s": 0}, {"memory_mb": 1}, {"egress": ["http://x/"]}, {"isolation": "none"}, {"color": "red"}):
+    for bad in (
+        {"timeout_s": 0},
+        {"memory_mb": 1},
+        {"egress": ["http://x/"]},
+        {"egress": ["**"]},
+        {"egress": ["*x"]},
+        {"isolation": "none"},
+        {"color": "red"},
+    ):
         answer = await client.post("/v1/tools/", json={"source_code": SQUARE, "kelpie_sandbox": bad})
         assert answer.status_code == 422, bad

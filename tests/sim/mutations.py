@@ -49,11 +49,16 @@ from kelpie.core.ids import MessageId, StepId
 from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.permissions.quotas import NOTHING_USED, Quota
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.encryption import rotation
+from kelpie.encryption.rotation import KeyRotation
+from kelpie.fairness import fair_queue, fair_slots
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.embeddings import Embeddings
+from kelpie.sandbox.port import SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search import vector_rows
 from kelpie.server.edge import cell_listener, cell_refusals
@@ -67,6 +72,7 @@ from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.blocks import history as block_history
 from kelpie.storage.conversations import approvals, conversations, message_rows, messages
+from kelpie.storage.encryption import sealing
 from kelpie.storage.runs import journal_keys
 from kelpie.storage.tools import tools as tool_rows
 from kelpie.storage.views import agents as agent_views
@@ -76,6 +82,7 @@ from kelpie.tools.custom.environments import Environments
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.registry import Tools
 from kelpie.world.cells.port import Cell
+from kelpie.world.keyring import Keyring
 from kelpie.world.sqlite import group_commit
 
 
@@ -173,6 +180,40 @@ def an_emptied_history_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LiveAgents, "reload", lambda *_: None)
+
+
+def an_old_key_is_removed_while_secrets_use_it(patch: pytest.MonkeyPatch) -> None:
+    async def none(self: KeyRotation) -> rotation._Pass:
+        return rotation._Pass(0, 0, ())
+
+    async def unused(self: KeyRotation) -> set[str]:
+        return set()
+
+    patch.setattr(KeyRotation, "_encrypt_all", none)
+    patch.setattr(KeyRotation, "_used_keys", unused)
+
+
+def a_key_is_used_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    async def add(self: Keyring, key: Any) -> None:
+        self._stored.insert(0, key)
+        self._known[key.id] = key
+
+    patch.setattr(Keyring, "add", add)
+
+
+def a_secret_is_encrypted_with_the_key_of_the_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sealing.Sealing, "key", lambda self, tx: self.keyring.find(min(self.keyring._known)))
+
+
+def a_rotation_is_not_taken_up_again(patch: pytest.MonkeyPatch) -> None:
+    original = KeyRotation.open
+
+    async def opened(self: KeyRotation, lost: str | None) -> bool:
+        plain = await original(self, lost)
+        self._wanted.clear()
+        return plain
+
+    patch.setattr(KeyRotation, "open", opened)
 
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -315,9 +356,9 @@ def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
 def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
     original = group_commit._Group._commit
 
-    def commit(self: Any, outcomes: list[Any], kept: int) -> list[Any]:
+    def commit(self: Any, outcomes: list[Any]) -> list[Any]:
         try:
-            told = original(self, outcomes, kept)
+            told = original(self, outcomes)
         except group_commit._GroupLost:
             return outcomes
         return outcomes if any(isinstance(each, group_commit.JobFailure) for each in told) else told
@@ -366,11 +407,31 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
 def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
     original = ProcessSandbox._tear_down
 
-    async def tear_down(self: ProcessSandbox, number: int, cell: Cell, level: int) -> None:
-        await original(self, number, cell, level)
-        self._slots._level(level)._value -= cell.output().out_of_memory
+    async def tear_down(self: ProcessSandbox, number: int, cell: Cell, job: SandboxJob) -> None:
+        await original(self, number, cell, job)
+        self.slots._level(job.level)._running += cell.output().out_of_memory
 
     patch.setattr(ProcessSandbox, "_tear_down", tear_down)
+
+
+def whoever_came_first_is_served_until_nothing_of_it_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fair_queue._Round, "put_last", lambda *_: None)
+    patch.setattr(fair_queue.FairQueue, "record_turn", lambda *_: None)
+
+
+def one_organization_may_hold_all_slots(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OrganizationShare, "allows", lambda *_: True)
+
+
+def who_leaves_keeps_its_place_in_the_queue(patch: pytest.MonkeyPatch) -> None:
+    """Its turn comes, and the slot that it is given is never given back."""
+    original = fair_queue.FairQueue.remove
+
+    def remove(self: Any, consumer: Any, item: Any) -> None:
+        if not isinstance(item, fair_slots._Waiter) or not item.future.cancelled():
+            original(self, consumer, item)
+
+    patch.setattr(fair_queue.FairQueue, "remove", remove)
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
@@ -433,7 +494,9 @@ def a_rule_is_added_to_what_was_read_before(patch: pytest.MonkeyPatch) -> None:
 def an_agent_is_looked_at_again_after_a_block_was_hung_on_it(patch: pytest.MonkeyPatch) -> None:
     async def change(self: Blocks, agent_id: Any, change: Callable[[Any], object]) -> AgentView:
         await self._world.database.transact(change)
-        return await self._world.database.read(lambda tx: agent_views.one(tx, agent_id, EVERYTHING))
+        return await self._world.database.read(
+            lambda tx: agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
+        )
 
     patch.setattr(Blocks, "_change", change)
 
@@ -470,6 +533,16 @@ def the_newest_version_is_swept_too(patch: pytest.MonkeyPatch) -> None:
 
 def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(authentication.Authenticator, "forget", lambda self: None)
+
+
+def a_right_key_waits_for_wrong_ones(patch: pytest.MonkeyPatch) -> None:
+    original = authentication.Authenticator._looked_up
+
+    async def looked_up(self: Any, mark: bytes, text: str, address: str) -> Any:
+        authentication._must_not_wait(self._failures, address)
+        return await original(self, mark, text, address)
+
+    patch.setattr(authentication.Authenticator, "_looked_up", looked_up)
 
 
 def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -515,6 +588,8 @@ _WAITING = "calls-that-wait"
 _EXPIRING = "waits-that-expire"
 _AGENTS = "agents-write-to-each-other"
 _ALLOWED = "limits-and-kept-results"
+_ONE_SLOT = "one-slot-for-two-organizations"
+_ROTATION = "secrets-under-rotation"
 _DOORS = "code-that-calls-back"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
@@ -705,6 +780,9 @@ MUTATIONS = (
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 2, 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 0, 5, "the mailbox is bounded"),
     Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 3, 6, "no place of the sandbox is lost"),
+    Mutation(whoever_came_first_is_served_until_nothing_of_it_waits, _ONE_SLOT, 0, 3, "a neighbour's .* has its turn"),
+    Mutation(one_organization_may_hold_all_slots, "one-organization-floods", 0, 3, "a neighbour's job has its turn"),
+    Mutation(who_leaves_keeps_its_place_in_the_queue, _ONE_SLOT, 2, 6),
     Mutation(what_a_cell_has_asked_for_goes_on_behind_its_call, _DOORS, 2, 30, "what code asks for ends with its call"),
     Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 0, 5, "a passport is for its own call"),
     Mutation(a_passport_is_not_taken_back, _DOORS, 0, 5, "no passport outlives its call"),
@@ -735,6 +813,13 @@ MUTATIONS = (
     Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 0, 10, "a limit of tokens is held"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 0, 10, "a stopped agent answers 409"),
     Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
+    Mutation(
+        a_right_key_waits_for_wrong_ones, "keys-under-storage-faults", 0, 10, "wrong keys do not make a right one wait"
+    ),
     Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
+    Mutation(an_old_key_is_removed_while_secrets_use_it, _ROTATION, 3, 10, "a secret reads as it was written"),
+    Mutation(a_key_is_used_before_it_is_stored, _ROTATION, 0, 10, "the node comes up"),
+    Mutation(a_secret_is_encrypted_with_the_key_of_the_start, _ROTATION, 4, 10, "one key is left"),
+    Mutation(a_rotation_is_not_taken_up_again, _ROTATION, 0, 10, "a rotation ends"),
     Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 0, 10),
 )

@@ -45,6 +45,8 @@ MEMORY = (
     "memory-crashes",
     "storage-corruption",
     "tools-in-cells",
+    "one-organization-floods",
+    "one-slot-for-two-organizations",
     "code-that-calls-back",
     "limits-and-kept-results",
 )

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.models.provider_limits import ProviderLimits
 from kelpie.llm.limits.limiter import Cost, Limiter, Reservation
 from kelpie.sim.faults import Aim, Fault, Faults
@@ -106,11 +107,12 @@ def test_no_agent_starves_at_the_limits_and_the_limits_hold() -> None:
         ProviderLimits(calls=2, tokens=300),
     ],
 )
-def test_nobody_is_passed_twice_by_the_same_agent_while_it_waits(bounds: ProviderLimits) -> None:
+@pytest.mark.parametrize("organization", ["one for all", "{agent}"])
+def test_nobody_is_passed_twice_by_the_same_agent_while_it_waits(bounds: ProviderLimits, organization: str) -> None:
     """One agent keeps forty calls waiting, some are cancelled; whoever waits with one call sees each other agent served
-    at most once before it, whatever the schedule."""
-    for seed in range(30):
-        log = simulate(lambda loop: _contend(loop, bounds), SimLoop(seed)).get()
+    at most once before it, whatever the schedule, be they of one organization or of several."""
+    for seed in range(15):
+        log = simulate(lambda loop: _contend(loop, bounds, organization), SimLoop(seed)).get()
         served = [(at, agent) for at, (what, agent) in enumerate(log) if what == "served"]
         for joined, (what, agent) in enumerate(log):
             if what != "waits" or agent == "greedy":
@@ -129,12 +131,12 @@ class Watched(Limiter):
         self.log: list[tuple[str, str]] = []
         self.names: dict[int, str] = {}
 
-    def _admit(self, place: Reservation) -> None:
+    def _admit(self, consumer: Consumer, place: Reservation) -> None:
         self.log.append(("served", self.names[id(place.cost)]))
-        super()._admit(place)
+        super()._admit(consumer, place)
 
 
-async def _contend(loop: SimLoop, bounds: ProviderLimits) -> list[tuple[str, str]]:
+async def _contend(loop: SimLoop, bounds: ProviderLimits, organization: str) -> list[tuple[str, str]]:
     limiter = Watched(bounds)
     rng = loop.rng("contention")
     costs: list[Cost] = []
@@ -143,7 +145,7 @@ async def _contend(loop: SimLoop, bounds: ProviderLimits) -> list[tuple[str, str
         limiter.log.append(("waits", agent))
         costs.append(Cost(tokens=rng.randrange(50)))
         limiter.names[id(costs[-1])] = agent
-        async with limiter.reserve(agent, costs[-1]) as reservation:
+        async with limiter.reserve(Consumer(organization.format(agent=agent), agent), costs[-1]) as reservation:
             await asyncio.sleep(rng.uniform(0.1, 2.0))
             reservation.settle(Cost(tokens=rng.randrange(80)))
 

@@ -12,13 +12,15 @@ import pytest
 from kelpie.accounts.passports import Passports
 from kelpie.core.agents.agent import Secret
 from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
-from kelpie.core.ids import DEFAULT_ORGANIZATION, SandboxConfigId, SandboxVariableId, SecretId, ToolId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId, SandboxConfigId, SandboxVariableId, SecretId, ToolId
 from kelpie.core.permissions.quotas import Quota
 from kelpie.core.tools.package_requirements import RequiredPackages
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.tools.tools import NewTool, Tool
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.storage.agents import secrets as agent_secrets
+from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import sandbox_configs
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext
@@ -142,6 +144,8 @@ async def test_a_megabyte_of_arguments_and_none(world: World) -> None:
 
 
 async def test_the_environment_holds_the_organisations_variables_and_over_them_the_agents_secrets(world: World) -> None:
+    sealing = Sealing(world.keyring, b"seed")
+
     def furnish(tx: Tx) -> None:
         config = SandboxConfig(
             SandboxConfigId("sandbox-00000000-0000-4000-8000-000000000001"), SandboxType.local, {}, NOW, NOW
@@ -149,10 +153,10 @@ async def test_the_environment_holds_the_organisations_variables_and_over_them_t
         sandbox_configs.insert(tx, config)
         for number, (key, value) in enumerate({"A": "org", "B": "org"}.items()):
             variable = SandboxVariableId(f"sandbox-env-00000000-0000-4000-8000-00000000000{number}")
-            sandbox_configs.insert_variable(tx, SandboxVariable(variable, config.id, key, value, NOW, NOW))
+            sandbox_configs.insert_variable(tx, SandboxVariable(variable, config.id, key, value, NOW, NOW), sealing)
         for number, agent in enumerate((ANN, BEN)):
             secret = SecretId(f"agent-env-00000000-0000-4000-8000-00000000000{number}")
-            agent_secrets.replace(tx, agent, [Secret(secret, "B", f"of {agent}", NOW, NOW)])
+            agent_secrets.replace(tx, agent, [Secret(secret, "B", f"of {agent}", NOW, NOW)], sealing)
 
     await world.database.transact(furnish)
     run, sandbox = bench(world)
@@ -312,6 +316,23 @@ class Shelf:
 
 def needing(*names: str) -> Tool:
     return tool(pip_requirements=tuple({"name": name, "version": "1"} for name in names))
+
+
+async def test_installations_of_one_organization_do_not_keep_another_waiting(world: World) -> None:
+    shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "x", "value": "x"}))
+    held = Environments(shelf, OrganizationShare(organizations=2))
+    run = CustomToolRunner(world, sandbox, held, way_back(world))
+    async with asyncio.timeout(60):
+        many = [asyncio.create_task(run(needing(name), call(), {"x": 1})) for name in "abcd"]
+        while len(held._under_way) < 4:  # noqa: ASYNC110 - a read of the database comes first
+            await asyncio.sleep(0.001)
+        other = replace(needing("e"), organization_id=OrganizationId("org-00000000-0000-4000-8000-00000000000b"))
+        theirs = asyncio.create_task(run(other, call(), {"x": 1}))
+        while len(shelf.installed) < 2:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.001)
+        assert [each.lines for each in shelf.installed] == [("a==1",), ("e==1",)]
+        shelf.go.set()
+        await asyncio.gather(*many, theirs)
 
 
 async def test_no_more_sets_wait_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from kelpie.tools.calls.argument_check import check_arguments
 from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import SeededIds
+from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -105,6 +106,9 @@ class Workshop:
         ]
 
 
+KEYRING = Keyring([Key(bytes(32))])
+
+
 @contextmanager
 def open_workshop() -> Iterator[Workshop]:
     with memory_connection() as connection:
@@ -121,6 +125,6 @@ async def open_world(directory: Path) -> AsyncIterator[World]:
         await schema.ensure_schema(database)
         await database.transact(add_agents)
         rng = random.Random(1)
-        yield World(TickingClock(), SeededIds(rng), rng, database, NetworkHttp(), SystemProcesses())
+        yield World(TickingClock(), SeededIds(rng), rng, database, NetworkHttp(), SystemProcesses(), keyring=KEYRING)
     finally:
         await database.close()

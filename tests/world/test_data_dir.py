@@ -31,6 +31,53 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     assert DataDir.open(str(made.path)).path == made.path
 
 
+def test_a_directory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    (place / "workspaces").mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.write_text("of somebody else")
+    for name in ("kelpie.db", "kelpie.db-wal", "kelpie.toml", "server.log"):
+        (place / name).write_text("secret")
+    (place / "link").symlink_to(outside)
+    for path in (place, place / "workspaces", outside, *place.glob("kelpie*"), place / "server.log"):
+        path.chmod(0o777 if path.is_dir() else 0o664)
+    DataDir.open(str(place))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (place, *place.iterdir()) if not path.is_symlink()}
+    assert modes == {
+        "data": 0o700,
+        "workspaces": 0o700,
+        "kelpie.db": 0o600,
+        "kelpie.db-wal": 0o600,
+        "kelpie.toml": 0o600,
+        "server.log": 0o600,
+    }
+    assert outside.stat().st_mode & 0o777 == 0o664, "no link is followed"
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(ConfigurationError, match=rf"belongs to another user \(uid {owner}\).*chown -R {owner + 1}"):
+        DataDir.open(str(tmp_path))
+
+
+def test_a_disk_without_permissions_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(Path, "chmod", lambda self, mode: None)
+    with pytest.raises(ConfigurationError, match="without permissions"):
+        DataDir.open(str(tmp_path))
+
+
+def test_a_database_elsewhere_is_closed_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    path.write_text("")
+    path.chmod(0o644)
+    data_dir.restrict_database(path)
+    data_dir.restrict_database(tmp_path / "new.db")
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+    data_dir.restrict_database(tmp_path / "missing" / "new.db")
+
+
 def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):

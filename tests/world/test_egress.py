@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from kelpie.core.tools.egress_rules import entries
 from kelpie.world.egress.proxy import CONNECTIONS_MAX, EgressProxy, Resolve, look_up
 
 DEADLINE_S = 60.0
@@ -261,3 +262,16 @@ async def test_nothing_is_connected_to_once_it_is_closed() -> None:
                 await reader.read()
             writer.close()
         assert len(asyncio.all_tasks()) < before and origin.heads == []
+
+
+async def test_a_listed_host_that_the_operator_does_not_permit_is_refused() -> None:
+    async def never(host: str, port: int) -> list[str]:
+        raise AssertionError("looked up")
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    proxy = await EgressProxy(["ok.test"], permitted=entries(["*.example.org"]), resolve=never).serve(listener)
+    try:
+        answer = await _ask(listener.getsockname(), b"GET http://ok.test/ HTTP/1.1\r\n\r\n")
+    finally:
+        await proxy.close()
+    assert answer.startswith(b"HTTP/1.1 403 ") and b"KELPIE_TOOL_EGRESS" in answer

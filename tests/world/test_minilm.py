@@ -224,6 +224,19 @@ async def test_a_broken_file_is_told_each_time_and_read_once(files: Path, tmp_pa
     await broken.close()
 
 
+async def test_a_model_that_found_no_space_is_loaded_again_once_there_is_some(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(minilm, "LOAD_AGAIN_S", 0.0)
+    (tmp_path / "cache").write_text("in the way, as a full disk is")
+    given = MiniLm(str(files), tmp_path / "cache")
+    with pytest.raises(ModelError, match=r"cannot be loaded now.*The server tries again by itself"):
+        await given.embed(["The cat sits outside"])
+    (tmp_path / "cache").unlink()
+    assert given.why_not() is None and len(await given.embed(["The cat sits outside"])) == 1
+    await given.close()
+
+
 async def test_the_graph_is_built_once_and_again_when_the_files_are_others(files: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
 

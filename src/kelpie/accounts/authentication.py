@@ -1,12 +1,16 @@
 """Authentication: from the credential of a request to an authorization, and from that to the caller it acts for.
 
 A credential that was accepted is recognised by a keyed digest, so a request costs neither a slow hash nor a database
-read. A failure must never let a client in: a database error is an error, not an open server.
+read. A key or token is always looked up, whatever failed from its address before: its secret cannot be guessed, and
+only the requests with wrong ones are slowed down. A password waits for wrong passwords only, so that wrong keys keep
+nobody from using it. A failure must never let a client in: a database error is an error, not an open server.
 """
 
 import asyncio
 import hashlib
 import hmac
+from contextlib import nullcontext
+from typing import TypeAlias
 
 from kelpie.accounts.cache import TtlCache
 from kelpie.accounts.credentials import Credential, has_credential_format, parse
@@ -28,6 +32,11 @@ from kelpie.storage.accounts import access_tokens, accounts, api_keys
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
+UNKNOWN_MAX = 1024  # credentials that are remembered to be wrong
+SUSPECT_LOOK_UPS_MAX = 2  # at once, for addresses with too many failures: others must not wait for them
+
+_Pass: TypeAlias = tuple[Authorization, KeyId | None]
+
 
 class Authenticator:
     """Made once for a server. `kept` is the stored hash of a generated password."""
@@ -38,15 +47,19 @@ class Authenticator:
         self._world = world
         self._password = Password(world.ids, plain=settings.password, kept=kept if self.protected else None)
         self._key = world.ids.secret()
-        self._passes: TtlCache[bytes, tuple[Authorization, KeyId | None]] = TtlCache()
+        self._passes: TtlCache[bytes, _Pass] = TtlCache()
         self._users: TtlCache[UserId, User] = TtlCache()
-        self._failures = LoginFailures()
+        self._unknown: TtlCache[bytes, bool] = TtlCache(UNKNOWN_MAX)
+        self._suspects = asyncio.Semaphore(SUSPECT_LOOK_UPS_MAX)
+        self._failures = LoginFailures()  # of every kind
+        self._wrong_passwords = LoginFailures()
         self._last_use = LastUse(world)
 
     async def admit(self, given: str | None, address: str) -> Authorization:
         """The authorization for a credential; None is a request without one.
 
-        Raises Unauthorized, or Overloaded when the address has guessed wrong too often.
+        Raises Unauthorized, or Overloaded for a wrong credential, or a password that was not right before, when the
+        address has guessed wrong too often.
         """
         if given is not None and has_credential_format(given):
             return await self._by_row(given, address)
@@ -55,8 +68,9 @@ class Authenticator:
         if given is None:
             raise Unauthorized
         if not self._password.is_known(given):
-            self._must_not_wait(address)
+            _must_not_wait(self._wrong_passwords, address)
             if not await self._password.matches(given):
+                self._wrong_passwords.note(address, _now_s())
                 raise self._failed(address)
         return OPERATOR
 
@@ -74,7 +88,10 @@ class Authenticator:
             if user_id not in (None, given.user_id):
                 raise Forbidden("user_id: a key can act only for its own user; omit this header.")
             may_write = Scope.write in given.scopes
-            return Caller(given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write)
+            page = given.hostname is not None
+            return Caller(
+                given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write, web_page=page
+            )
         if user_id is None or user_id == DEFAULT_USER:
             return DEFAULT_CALLER
         user = await self._users.find(user_id, lambda: self._user(user_id))
@@ -85,6 +102,7 @@ class Authenticator:
     def forget(self) -> None:
         """Clears the caches after a user, a key or a token changed: the next request looks its caller up again."""
         self._passes.forget()
+        self._unknown.forget()
         self._users.forget()
 
     async def close(self) -> None:
@@ -93,12 +111,10 @@ class Authenticator:
 
     async def _by_row(self, text: str, address: str) -> Authorization:
         mark = hmac.digest(self._key, text.encode(), hashlib.sha256)
-        found = self._passes.get(mark)
+        found = self._passes.get(mark) or await self._looked_up(mark, text, address)
         if found is None:
-            self._must_not_wait(address)
-            found = await self._passes.find(mark, lambda: self._look_up(text))
-            if found is None:
-                raise self._failed(address)
+            _must_not_wait(self._failures, address)
+            raise self._failed(address)
         admitted, key_id = found
         if admitted.expires_at is not None and admitted.expires_at <= self._world.clock.now():
             raise Unauthorized  # not a guess: it was right once
@@ -106,24 +122,29 @@ class Authenticator:
             self._last_use.note(key_id)
         return admitted
 
-    async def _look_up(self, text: str) -> tuple[Authorization, KeyId | None] | None:
+    async def _looked_up(self, mark: bytes, text: str, address: str) -> _Pass | None:
         credential = parse(text)
-        return None if credential is None else await self._world.database.read(lambda tx: _proved(tx, credential))
+        if credential is None or self._unknown.get(mark):
+            return None
+        suspect = self._failures.wait_s(address, _now_s()) > 0
+        async with self._suspects if suspect else nullcontext():
+            found = await self._passes.find(mark, lambda: self._proved(credential))
+        if found is None:
+            self._unknown.keep(mark, True)
+        return found
+
+    async def _proved(self, credential: Credential) -> _Pass | None:
+        return await self._world.database.read(lambda tx: _proved(tx, credential))
 
     async def _user(self, user_id: UserId) -> User | None:
         return await self._world.database.read(lambda tx: accounts.find_user(tx, user_id))
-
-    def _must_not_wait(self, address: str) -> None:
-        wait_s = self._failures.wait_s(address, _now_s())
-        if wait_s > 0:
-            raise Overloaded("Too many failed logins from this address; try again later.", wait_s)
 
     def _failed(self, address: str) -> Unauthorized:
         self._failures.note(address, _now_s())
         return Unauthorized()
 
 
-def _proved(tx: Tx, credential: Credential) -> tuple[Authorization, KeyId | None] | None:
+def _proved(tx: Tx, credential: Credential) -> _Pass | None:
     if isinstance(credential.id, KeyId):
         key = api_keys.find(tx, credential.id)
         proved = credential.proves(key[1] if key else None)
@@ -132,6 +153,12 @@ def _proved(tx: Tx, credential: Credential) -> tuple[Authorization, KeyId | None
     token = access_tokens.find(tx, credential.id)
     proved = credential.proves(token[1] if token else None)
     return (authorization_of_token(token[0]), None) if token and proved else None
+
+
+def _must_not_wait(failures: LoginFailures, address: str) -> None:
+    wait_s = failures.wait_s(address, _now_s())
+    if wait_s > 0:
+        raise Overloaded("Too many failed logins from this address; try again later.", wait_s)
 
 
 def _now_s() -> float:

@@ -46,10 +46,14 @@ class TtlCache(Generic[K, V]):
         changes = self._changes
         found = await look_up()
         if found is not None and changes == self._changes:
-            self._answers[key] = (found, asyncio.get_running_loop().time() + self._kept_s)
-            if len(self._answers) > self._kept_max:
-                self._answers.popitem(last=False)
+            self.keep(key, found)
         return found
+
+    def keep(self, key: K, answer: V) -> None:
+        """Caches an answer; the one that was not used for the longest makes room for it."""
+        self._answers[key] = (answer, asyncio.get_running_loop().time() + self._kept_s)
+        if len(self._answers) > self._kept_max:
+            self._answers.popitem(last=False)
 
     def forget(self) -> None:
         """Clears the cache after a change."""

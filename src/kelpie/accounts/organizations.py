@@ -8,6 +8,7 @@ from kelpie.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.storage.accounts import accounts as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -16,14 +17,21 @@ Furnish = Callable[[Tx, OrganizationId, Micros], object]
 
 
 class Organizations:
-    """`furnish` adds the built-in tools to a new organization; `changed` is called after a commit."""
+    """`furnish` adds the built-in tools to a new organization; `changed` is called after a commit; `share` is told how
+    many organizations there are."""
 
     def __init__(
-        self, world: World, furnish: Furnish, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER
+        self,
+        world: World,
+        furnish: Furnish,
+        changed: Callable[[], None],
+        share: OrganizationShare,
+        caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._furnish = furnish
         self._changed = changed
+        self._share = share
         self._caller = caller
 
     async def create(self, name: str | None = None, *, privileged_tools: bool = False) -> Organization:
@@ -32,11 +40,13 @@ class Organizations:
         now, made = self._world.clock.now(), self._world.ids.new(OrganizationId)
         new = Organization(made, checked_name(name or f"organization {made.uuid[:8]}"), privileged_tools, now, now)
 
-        def write(tx: Tx) -> None:
+        def write(tx: Tx) -> int:
             rows.insert_organization(tx, new)
             self._furnish(tx, new.id, now)
+            return len(rows.organization_ids(tx))
 
-        await self._world.database.transact(write)
+        self._share.organizations += 1  # before the commit, and also if its outcome stays unknown
+        self._share.organizations = await self._world.database.transact(write)
         return new
 
     async def get(self, organization: OrganizationId) -> Organization:
@@ -68,19 +78,20 @@ class Organizations:
         """Deletes an organization that is empty. Raises NotFound, Conflict while anything is left, and Forbidden."""
         self._operator_only()
 
-        def write(tx: Tx) -> Organization:
+        def write(tx: Tx) -> tuple[Organization, int]:
             found = self._reached(tx, organization)
             if organization == DEFAULT_ORGANIZATION:
                 raise Conflict("The default organization cannot be deleted.")
             if left := rows.left_in(tx, organization):
                 raise Conflict(f"The organization still has {', '.join(left)}; delete them first.")
             rows.delete_organization(tx, organization)
-            return found
+            return found, len(rows.organization_ids(tx))
 
         try:
-            return await self._world.database.transact(write)
+            found, self._share.organizations = await self._world.database.transact(write)
         finally:
             self._changed()
+        return found
 
     def _operator_only(self) -> None:
         if not self._caller.operator:

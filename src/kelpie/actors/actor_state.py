@@ -67,7 +67,8 @@ class ActorState:
         """The failure as an error for the callers."""
         error = self._failure.error if self._failure else "unknown"
         wait_s = self.wait_s()
-        return ActivationFailed(f"{self.key} {what}: {error}. Try again in {wait_s:.1f} s.", wait_s)
+        advice = f". Try again in {wait_s:.1f} s." if wait_s else ""
+        return ActivationFailed(f"{self.key} {what}: {error}{advice}", wait_s)
 
     def status(self) -> ActivationStatus:
         """The state, and the failure until it is cleared."""

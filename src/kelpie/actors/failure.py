@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 from kelpie.actors.limits import ActorLimits
+from kelpie.core.errors import StorageUnavailable
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 
 TEXT_CHARS_MAX = 2000
@@ -31,9 +32,14 @@ def failure_after(
 ) -> Failure:
     """The record of a failure that followed `last`."""
     attempts = last.attempts + 1 if last else 1
-    delay_s = _delay_s(attempts, limits, rng)
+    delay_s = 0.0 if is_lasting(error) else _delay_s(attempts, limits, rng)
     retry_at = now + int(delay_s * MICROS_PER_SECOND)
     return Failure(text_of(error), now, attempts, retry_at, loop_time + delay_s)
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Checks whether to wait does not help: callers get such an error at once, and each of their calls tries again."""
+    return isinstance(error, StorageUnavailable) or isinstance(error.__cause__, StorageUnavailable)
 
 
 def text_of(error: BaseException) -> str:

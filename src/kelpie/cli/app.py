@@ -19,9 +19,11 @@ from kelpie.cli.commands import keys as key_commands
 from kelpie.cli.commands import logs as log_command
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import runs as run_commands
+from kelpie.cli.commands import secrets as secret_commands
 from kelpie.cli.commands import tools as tool_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
+from kelpie.cli.output import say
 from kelpie.core.errors import ConfigurationError
 from kelpie.world.files.data_dir import absolute_path
 from kelpie.world.files.settings_file import VARIABLE, check_exposure, load
@@ -49,6 +51,7 @@ kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(model_commands.commands, name="models")
 kelpie.add_typer(key_commands.commands, name="keys")
+kelpie.add_typer(secret_commands.commands, name="secrets")
 kelpie.add_typer(config_commands.commands, name="config")
 kelpie.add_typer(simulation, name="sim")
 
@@ -71,7 +74,7 @@ def app(arguments: Sequence[str]) -> int:
 
 
 def _report_error(error: Exception, code: int) -> int:
-    print(f"kelpie: {error}", file=sys.stderr)
+    say(f"kelpie: {error}", file=sys.stderr)
     return code
 
 
@@ -99,7 +102,7 @@ def settings_of_all(
 @kelpie.command(epilog=examples("version"))
 def version() -> None:
     """Show the version."""
-    print(f"kelpie {__version__}")
+    say(f"kelpie {__version__}")
 
 
 @server.command(epilog=examples("server start", "server start --port 9000 --set agents.block_limit=5000"))
@@ -130,7 +133,7 @@ def start(
     os.environ |= as_environment(given)
     if found.file is not None:
         os.environ[VARIABLE] = found.file
-        print(f"Settings file: {found.file}", file=sys.stderr)
+        say(f"Settings file: {found.file}", file=sys.stderr)
     try:
         raise typer.Exit(control.start(found.settings))
     except ConfigurationError as error:

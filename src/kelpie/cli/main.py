@@ -9,14 +9,17 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 
 from kelpie import __version__
 from kelpie.cli.exit_codes import ERROR
+from kelpie.cli.output import say
 from kelpie.core.errors import KelpieError
 
 
 def main() -> None:
     """Runs the command line and exits with its code."""
+    sys.excepthook = _print_traceback
     sys.exit(run(sys.argv[1:]))
 
 
@@ -25,14 +28,21 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _dispatch(list(arguments))
     except KelpieError as error:
-        print(f"kelpie: {error}", file=sys.stderr)
+        say(f"kelpie: {error}", file=sys.stderr)
         return ERROR
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+    """Prints an unexpected exception; its message may hold a text of the server."""
+    import traceback
+
+    say("".join(traceback.format_exception(kind, error, frames)), file=sys.stderr, end="")
 
 
 def _dispatch(arguments: list[str]) -> int:
     match arguments:
         case ["version"] | ["--version"]:
-            print(f"kelpie {__version__}")
+            say(f"kelpie {__version__}")
             return 0
         case ["server", "status"]:
             from kelpie.cli.server.status import status

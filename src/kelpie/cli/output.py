@@ -1,29 +1,35 @@
 """Output of commands: JSON on request, a table on a terminal, plain aligned lines everywhere else.
 
-Control characters in names and texts never reach the terminal. The terminal library is loaded late.
+Names and texts come from others: control and bidirectional characters in them never reach the terminal. No other module
+of the command line prints by itself; a test looks for that. The terminal library is loaded late.
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
+
+from kelpie.core.printable_text import escaped_json, on_one_line, readable
 
 CELL_CHARS_MAX = 200
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def print_json(value: Any) -> None:
+def say(text: str = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
+    """Prints a text; by default on standard output."""
+    print(readable(text), file=file, end=end, flush=flush)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Prints a value as JSON, for a program to read."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(escaped_json(json.dumps(value, indent=indent, ensure_ascii=False)))
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str = "") -> None:
     """Prints rows under their headings; `nothing` is printed when there are none."""
     cells = [[cell(value) for value in row] for row in rows]
     if not cells:
-        print(nothing, file=sys.stderr)
+        say(nothing, file=sys.stderr)
     elif not (sys.stdout.isatty() and _print_table(columns, cells)):
         _print_plain(columns, cells)
 
@@ -33,13 +39,13 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     shown = {name: cell(value) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
-        print(f"{name:<{width}}  {value}")
+        say(f"{name:<{width}}  {value}")
 
 
 def print_text(text: str) -> None:
-    """Prints a text of several lines, without control characters that would move or colour a terminal."""
+    """Prints a text of several lines."""
     for line in text.removesuffix("\n").split("\n"):
-        print(_CONTROL.sub(" ", line.expandtabs()))
+        print(on_one_line(line.expandtabs()))
 
 
 @contextmanager
@@ -75,7 +81,7 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         value = ", ".join(str(item) for item in value)
-    text = _CONTROL.sub(" ", str(value)).strip()
+    text = on_one_line(str(value)).strip()
     return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}…"
 
 

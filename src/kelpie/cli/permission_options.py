@@ -17,6 +17,7 @@ Timeout = Annotated[float | None, typer.Option("--timeout", min=0.001, help="Tim
 CpuShare = Annotated[float | None, typer.Option("--cpu-share", min=0.001, help="CPU cores per call.")]
 Processes = Annotated[int | None, typer.Option("--processes", min=1, help="Processes per call.")]
 OutputMb = Annotated[float | None, typer.Option("--output-mb", min=0.001, help="Output per call, in MB.")]
+ScratchMb = Annotated[int | None, typer.Option("--scratch-mb", min=1, help="Temporary disk space per call, in MB.")]
 
 
 def permits(allow: list[str] | None, deny: list[str] | None) -> dict[str, Any] | None:
@@ -54,6 +55,7 @@ def limits_line(shape: dict[str, Any] | None) -> str:
         "cpu_share": "{:g} CPU cores per call",
         "processes": "{:g} processes per call",
         "output_mb": "{:g} MB of output per call",
+        "scratch_mb": "{:g} MB of temporary disk space per call",
     }
     given = [text.format(shape[name]) for name, text in words.items() if shape and shape[name] is not None]
     return ", ".join(given) or "none"

@@ -27,6 +27,7 @@ KelpieError
 │   ├── StorageBusy          a transient refusal; safe to try again
 │   ├── CommitUnknown        the commit may or may not have happened
 │   ├── Damaged              a stored row is damaged
+│   ├── SecretUnreadable     a stored secret cannot be decrypted; names it and the reason
 │   └── Fenced               another process took over the agent; this activation must end
 ├── TurnBroken               a turn could not be completed
 ├── ActivationFailed         an agent could not be loaded; carries when the next try is due
@@ -193,8 +194,20 @@ class StorageError(KelpieError):
     """The database failed."""
 
 
-class DiskFull(StorageError):
+class StorageUnavailable(StorageError):
+    """Nothing can be stored until an operator acts. To wait or to try again does not help."""
+
+
+class DiskFull(StorageUnavailable):
     """The disk that holds the database is full."""
+
+
+class DatabaseLost(StorageUnavailable):
+    """A file of the database was deleted or replaced."""
+
+
+class DatabaseDamaged(StorageUnavailable):
+    """A file of the database is damaged."""
 
 
 class StorageBusy(StorageError):
@@ -210,6 +223,14 @@ class Damaged(StorageError):
 
     def __init__(self, what: str, key: str, remedy: str = "Restore it from a backup, or delete it.") -> None:
         super().__init__(f"{what} {key} is damaged on the disk and cannot be shown. {remedy}")
+
+
+class SecretUnreadable(StorageError):
+    """A stored secret cannot be decrypted."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"The secret {what} cannot be decrypted: {reason}. Restore its key, or set the secret again.")
+        self.reason = reason
 
 
 class Fenced(StorageError):

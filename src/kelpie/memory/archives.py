@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.memory.passages import (
@@ -159,7 +160,9 @@ class Archives:
             row_ownership.agent(tx, self._organization, agent_id)
             return embedding_models.of_new(tx, agent_id, default)
 
-        meant = await self._embeddings.of_stored(await self._world.database.read(models), [made.text])
+        meant = await self._embeddings.of_stored(
+            await self._world.database.read(models), [made.text], Consumer(self._organization, agent_id)
+        )
 
         def write(tx: Tx) -> tuple[Archive, Passage]:
             row_ownership.agent(tx, self._organization, agent_id)
@@ -174,7 +177,7 @@ class Archives:
         """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "passage", (archive.id,)))
         wanted = archive.embedding or await self._embeddings.default()
-        return await self._embeddings.of_stored((used.get(archive.id), wanted), texts)
+        return await self._embeddings.of_stored((used.get(archive.id), wanted), texts, Consumer(self._organization))
 
     def _made(self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = "") -> list[Passage]:
         now = self._world.clock.now()

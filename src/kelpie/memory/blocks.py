@@ -191,7 +191,7 @@ class Blocks:
 
         def write(tx: Tx) -> tuple[AgentView, tuple[AgentId, ...]]:
             others = change(tx)
-            return agent_views.one(tx, agent_id, EVERYTHING), others
+            return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring), others
 
         view, others = await self._world.database.transact(write)
         self._reload_agents((agent_id, *others))

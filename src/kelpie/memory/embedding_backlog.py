@@ -1,11 +1,13 @@
 """Embedding backlog: computes missing vectors, of texts that were stored while no model answered, of every message, and
 of a scope whose model was changed.
 
-A scope is searched by its old vectors until all of the new ones are there. The work is done in small pieces with pauses
-between them, because it must not slow down turns; what is left to do is in the database and not in memory.
+A scope is searched by its old vectors until all of the new ones are there. Scopes take turns, as far as the newest
+items without a vector reach. The work is done in small pieces with pauses between them, because it must not slow down
+turns; what is left to do is in the database and not in memory.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +28,7 @@ from kelpie.world.world import World
 # Texts that are embedded in one go, of whichever scopes, and how long they are together. Their vectors are written in
 # one transaction, behind which turns wait: with four times as many their 99th percentile was half as long again.
 PIECE, PIECE_CHARS = 8, 20_000
-PAGE, PAGES_MAX = 500, 20  # of items that are looked through for one whose model works
+PAGE, PAGES_MAX = 2000, 5  # of items that are looked through: their scopes take turns, and a model must work
 SCOPES_MAX = 100
 DROPPED = 200  # vectors that are deleted in one transaction
 LOOK_EVERY_S = 5.0
@@ -110,7 +112,7 @@ class EmbeddingBacklog:
                 model = meant.get(scope)
                 if model is not None and self._works(model):
                     alike = {each for each in scopes if (meant.get(each), used.get(each)) == (model, used.get(scope))}
-                    some = [item for _, of, item in found if of in alike][:PIECE]
+                    some = _in_turns([(of, item) for _, of, item in found if of in alike])[:PIECE]
                     return _piece(tx, kind, model, some, used.get(scope))
             if len(found) < PAGE:
                 return None
@@ -186,6 +188,16 @@ def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None 
             break
         some.append(item)
     return _Piece(kind, model, some, {item: texts[item] for item in some if item in texts}, also)
+
+
+def _in_turns(items: Sequence[tuple[str, str]]) -> list[str]:
+    """The items of several scopes, one of each in turn: an agent with many texts does not keep others waiting."""
+    places: Counter[str] = Counter()
+    ranked: list[tuple[int, str]] = []
+    for scope, item in items:
+        places[scope] += 1
+        ranked.append((places[scope], item))
+    return [item for _, item in sorted(ranked, key=lambda each: each[0])]
 
 
 def _report(error: KelpieError) -> None:

@@ -1,7 +1,8 @@
 """Embeddings of texts that are stored or searched for: vectors by model, or the reason why there are none.
 
-A model that fails or is missing never keeps a text from being stored or found: words alone count then, and the caller
-gets the reason. `embedding_backlog` adds the missing vectors later.
+A model that fails, is missing or is busy never keeps a text from being stored or found: words alone count then, and the
+caller gets the reason. `embedding_backlog` adds the missing vectors later. Organizations, then their agents, take turns
+for each model server, and many texts are embedded in pieces, so that no caller waits for another's thousand texts.
 """
 
 import asyncio
@@ -10,17 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import CallerError, ModelError, StorageError
 from kelpie.core.settings.settings import Settings
-from kelpie.llm.routing.models import Models
+from kelpie.fairness.fair_slots import FairSlots, SlotLimits
+from kelpie.llm.routing.models import OWN, Models
 from kelpie.memory.search_slots import SearchSlots
 from kelpie.observe import logs
 from kelpie.search.items import NearestItems
 from kelpie.search.vector_rows import Vector
+from kelpie.world.embedding.pieces import BY_A_SERVER, ON_THIS_MACHINE, pieces
 
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
 BACKLOG_S = 120.0  # no caller waits: it gives way to everything else, so it may take long
+# The model on this machine has one thread for those who wait; another server takes several requests at once.
+OWN_LIMITS = SlotLimits("embedding slot", 1, waiting_max=256, wait_s=STORE_S)
+SERVER_LIMITS = SlotLimits("embedding slot", 8, waiting_max=256, wait_s=STORE_S)
 NO_MODEL = "no embedding model is configured"
 NOT_YET = "nothing has been embedded yet"
 
@@ -46,6 +53,7 @@ class Embeddings:
         self._given = settings.default_embedding
         self._finder = finder
         self.slots = SearchSlots()
+        self._turns: dict[str, FairSlots] = {}  # by provider
         self.asked = False  # true once anything was to be embedded since the server started
         self._logged: str | None = None  # the last failure in the log
 
@@ -75,27 +83,28 @@ class Embeddings:
         self._log_trouble(lacking)
         return lacking
 
-    async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
+    async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str], consumer: Consumer) -> QueryVectors:
         """The vectors of texts that are about to be stored."""
-        return await self._of(handles, texts, STORE_S)
+        return await self._of(handles, texts, STORE_S, consumer)
 
     async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
         """The vectors of texts that were stored before; no caller waits for them."""
-        return await self._of(handles, texts, BACKLOG_S, patient=True)
+        return await self._of(handles, texts, BACKLOG_S, None)
 
-    async def of_query(self, handles: Iterable[str | None], text: str) -> QueryVectors:
+    async def of_query(self, handles: Iterable[str | None], text: str, consumer: Consumer) -> QueryVectors:
         """The vectors of a query."""
-        return await self._of(handles, (text,), LOOK_S)
+        return await self._of(handles, (text,), LOOK_S, consumer)
 
     async def _of(
-        self, handles: Iterable[str | None], texts: Sequence[str], seconds: float, *, patient: bool = False
+        self, handles: Iterable[str | None], texts: Sequence[str], seconds: float, consumer: Consumer | None
     ) -> QueryVectors:
+        """Without a consumer, no caller waits for the vectors."""
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
         self.asked = self.asked or bool(distinct)
         if not wanted:
             return QueryVectors(lacking=await self.why_not() or NOT_YET)
-        asked = (self._by_one(handle, distinct, seconds, patient) for handle in (wanted if distinct else ()))
+        asked = (self._by_one(handle, distinct, seconds, consumer) for handle in (wanted if distinct else ()))
         found: dict[str, tuple[Vector, ...]] = {}
         lacking: str | None = None
         for vectors in await asyncio.gather(*asked):  # at once, so that one that hangs costs no more than its time
@@ -107,16 +116,32 @@ class Embeddings:
         self._log_trouble(lacking)
         return QueryVectors(found, lacking)
 
-    async def _by_one(self, handle: str, texts: Sequence[str], seconds: float, patient: bool) -> list[Vector] | str:
+    async def _by_one(
+        self, handle: str, texts: Sequence[str], seconds: float, consumer: Consumer | None
+    ) -> list[Vector] | str:
         """The vectors of one model, or why there are none."""
         try:
             async with asyncio.timeout(seconds):
-                values = await self._models.embed(handle, texts, patient=patient)
+                values = await self._in_turn(handle, texts, consumer)
             return [_nearest().vector(handle, each) for each in values]
         except TimeoutError:
             return f"{handle} did not answer within {seconds:g} s"
         except (ModelError, CallerError, ValueError) as error:
             return f"{handle}: {error}"
+
+    async def _in_turn(self, handle: str, texts: Sequence[str], consumer: Consumer | None) -> list[bytes]:
+        """One vector per text. Raises ModelError, and CallerError, also when too many wait."""
+        if consumer is None:
+            return await self._models.embed(handle, texts, patient=True)
+        provider = handle.partition("/")[0]
+        limits, size = (OWN_LIMITS, ON_THIS_MACHINE) if provider == OWN else (SERVER_LIMITS, BY_A_SERVER)
+        if provider not in self._turns:  # as many as there are providers: a handle was resolved when it was stored
+            self._turns[provider] = FairSlots(limits)
+        values: list[bytes] = []
+        for piece in pieces(texts, size):
+            async with self._turns[provider].slot(consumer):
+                values += await self._models.embed(handle, piece)
+        return values
 
     def _log_trouble(self, lacking: str | None) -> None:
         """Logs each failure once, because every search and every message would repeat it."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from kelpie.core.errors import StorageError
+from kelpie.core.access.consumers import Consumer
+from kelpie.core.errors import Overloaded, StorageError
 from kelpie.core.search_hits import SearchMode
 from kelpie.memory.embeddings import Embeddings
 from kelpie.search.items import Near, NearestItems
@@ -35,6 +36,11 @@ class VectorScope(Protocol):
 
     @property
     def query(self) -> SearchQuery: ...
+
+    @property
+    def consumer(self) -> Consumer:
+        """Who searches, and takes turns with others for a search slot and a model."""
+        ...
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         """The embedding model of each scope that has vectors. Raises NotFound for what the caller may not see."""
@@ -96,7 +102,10 @@ class HybridSearch:
     embeddings: Embeddings
 
     async def search(self, scope: SearchScope[Found]) -> SearchResults[Found]:
-        """The best items; by words alone when there are no vectors. Raises NotFound or StorageError."""
+        """The best items; by words alone when there are no vectors.
+
+        Raises NotFound, StorageError, or Overloaded when too many searches wait.
+        """
         lacking: str | None = None
         mode = scope.query.mode
         if mode != "fts" and scope.query.text.strip():
@@ -104,11 +113,11 @@ class HybridSearch:
             lacking = embedded.lacking
             if embedded.vectors:
                 try:
-                    found = await self._read(lambda tx: scope.ranked(tx, mode, self._near(tx, scope, embedded)))
+                    found = await self._read(scope, lambda tx: scope.ranked(tx, mode, self._near(tx, scope, embedded)))
                     return SearchResults(found, mode, lacking)
                 except StorageError as error:
                     lacking = self.embeddings.failed(error)
-        return SearchResults(await self._read(lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
+        return SearchResults(await self._read(scope, lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
 
     async def nearest(self, scope: VectorScope) -> NearestResults:
         """The first half of a search, for a caller that ranks and loads later. Raises NotFound or StorageError."""
@@ -116,19 +125,22 @@ class HybridSearch:
         if not embedded.vectors:
             return NearestResults(lacking=embedded.lacking)
         try:
-            return NearestResults(tuple(await self._read(lambda tx: self._near(tx, scope, embedded))), by_vectors=True)
+            near = await self._read(scope, lambda tx: self._near(tx, scope, embedded))
         except StorageError as error:
             return NearestResults(lacking=self.embeddings.failed(error))
+        except Overloaded as error:
+            return NearestResults(lacking=f"the search by meaning was left out: {error}")
+        return NearestResults(tuple(near), by_vectors=True)
 
     async def _embed(self, scope: VectorScope) -> _EmbeddedQuery:
         text = scope.query.text
         models = await self.database.read(scope.models)
-        vectors = await self.embeddings.of_query(models.values(), text)
+        vectors = await self.embeddings.of_query(models.values(), text, scope.consumer)
         return _EmbeddedQuery(models, vectors.by_model(text), vectors.lacking)
 
     def _near(self, tx: Tx, scope: VectorScope, embedded: _EmbeddedQuery) -> Sequence[Near]:
         return scope.nearest(tx, self.embeddings.finder, embedded.models, embedded.vectors)
 
-    async def _read(self, statement: Callable[[Tx], Result]) -> Result:
-        async with self.embeddings.slots.slot():
+    async def _read(self, scope: VectorScope, statement: Callable[[Tx], Result]) -> Result:
+        async with self.embeddings.slots.slot(scope.consumer):
             return await self.database.read(statement)

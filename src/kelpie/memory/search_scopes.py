@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.conversations.messages import MessageSearch
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.core.memory.facts import FactSearch, FoundFact
@@ -32,6 +33,10 @@ class PassageScope:
     archive_id: ArchiveId | None
     query: PassageQuery
 
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(self.organization)
+
     def models(self, tx: Tx) -> Mapping[str, str]:
         if self.archive_id is None:
             return embedding_models.of_organization(tx, self.organization)
@@ -57,8 +62,13 @@ class PassageScope:
 class AgentPassageScope:
     """The passages of an agent's archive, which may be replaced by another one between the statements."""
 
+    organization: OrganizationId
     agent_id: AgentId
     query: PassageQuery
+
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(self.organization, self.agent_id)
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         archive_id = archives.archive_of(tx, self.agent_id)
@@ -80,6 +90,10 @@ class MessageScope:
     organization: OrganizationId
     query: MessageSearch
 
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(self.organization, self.query.agent_id or "")
+
     def models(self, tx: Tx) -> Mapping[str, str]:
         return message_search.models(tx, self.organization, self.query.agent_id)
 
@@ -100,6 +114,10 @@ class FactScope:
     agent_id: AgentId
     query: FactSearch
     now: Micros
+
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(self.organization, self.agent_id)
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         row_ownership.agent(tx, self.organization, self.agent_id)

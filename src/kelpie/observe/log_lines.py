@@ -1,14 +1,20 @@
-"""Log lines from events: JSON for machines, aligned text for people. The order of the first fields is fixed."""
+"""Log lines from events: JSON for machines, aligned text for people. The order of the first fields is fixed.
+
+Clients choose parts of many events: what is not printable is escaped, so that it can neither forge a line nor reach the
+terminal of an operator as a control character.
+"""
 
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
+from kelpie.core.printable_text import escaped, escaped_json
 from kelpie.core.time import Micros, as_datetime
 from kelpie.observe.redaction import TRACEBACK_MAX, fit, fit_text, hide_secrets
 from kelpie.observe.traceback import traceback_of
 
 FIRST = ("time", "level", "component", "request_id", "run_id", "code", "event")
+INDENT = "  "  # of a traceback
 Event = MutableMapping[str, Any]
 
 
@@ -32,17 +38,17 @@ def scrub(now: Callable[[], Micros] | None) -> Callable[[Any, str, Event], Event
 
 def as_json(_: Any, __: str, event: Event) -> str:
     """One line of JSON."""
-    return json.dumps(event, ensure_ascii=False, default=str)
+    return escaped_json(json.dumps(event, ensure_ascii=False, default=str))
 
 
 def as_text(_: Any, __: str, event: Event) -> str:
-    """`time level component event [code] key=value …`. Only a traceback starts a line of its own, never a value."""
+    """`time level component event [code] key=value …`. Only a traceback has lines of its own, which are indented."""
     facts = [f"{key}={_quoted(event[key])}" for key in event if key not in FIRST and key != "exception"]
     facts += [f"{key}={event[key]}" for key in ("request_id", "run_id") if key in event]
-    head = f"{event['time'] or '-'} {event['level']:<7} {event.get('component') or '-':<8} {_one_line(event['event'])}"
+    head = f"{event['time'] or '-'} {event['level']:<7} {event.get('component') or '-':<8} {event['event']}"
     head += f" [{event['code']}]" if "code" in event else ""
-    line = "  ".join([head, " ".join(facts)]) if facts else head
-    return f"{line}\n{event['exception']}" if "exception" in event else line
+    line = escaped("  ".join([head, " ".join(facts)]) if facts else head)
+    return "\n".join([line, *_indented(str(event["exception"]))]) if "exception" in event else line
 
 
 def iso(at: Micros) -> str:
@@ -51,10 +57,10 @@ def iso(at: Micros) -> str:
 
 
 def _quoted(value: Any) -> str:
-    if isinstance(value, str) and value and not any(c.isspace() or c in "\"'=" for c in value):
+    if isinstance(value, str) and value and value.isprintable() and not any(c in " \"'=" for c in value):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return escaped_json(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def _indented(trace: str) -> Iterator[str]:
+    return (f"{INDENT}{escaped(line.expandtabs())}".rstrip() for line in trace.split("\n"))

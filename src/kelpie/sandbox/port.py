@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from kelpie.core.access.consumers import SERVER, Consumer
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
 __all__ = ["JobEnding", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob", "UsageMeter"]
@@ -42,6 +43,7 @@ class SandboxJob:
     passport: str | None = None  # a token for calls back into our API; None: there is no way to it
     level: int = 0  # of who waits for it: code that calls code waits for a higher one
     meter: UsageMeter = field(default_factory=UsageMeter, compare=False)
+    consumer: Consumer = SERVER  # who takes turns with others for a slot
 
 
 @dataclass(frozen=True, slots=True)

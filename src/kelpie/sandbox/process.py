@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.core.tools.confinement import Isolation
+from kelpie.core.tools.confinement import MEMORY_BYTES_MIN, Isolation
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.sandbox.slots import JobSlots
@@ -34,12 +35,15 @@ class ProcessSandbox:
         cells_max: int = CELLS_MAX,
         waiting_max: int = WAITING_MAX,
         warm_max: int = WARM_MAX,
+        memory_bytes: int | None = None,
+        share: OrganizationShare | None = None,
     ) -> None:
+        """`memory_bytes` bounds the sum of the memory limits of all jobs that run; None leaves it unbounded."""
         self._broker = broker
         self._cells = cells
         self._clock = clock
         self._pool = Pool(cells, warm_max)
-        self._slots = JobSlots(cells_max, waiting_max)
+        self.slots = JobSlots(cells_max, waiting_max, memory_bytes, share)
         self._running: dict[int, Cell] = {}
         self._teardowns: dict[int, asyncio.Task[None]] = {}
         self._served_so_far = 0
@@ -54,11 +58,11 @@ class ProcessSandbox:
                 f"the tool wants isolation of the class {job.confinement.isolation}, and this server has only "
                 f"{Isolation.process}"
             )
-        await self._slots.take(job.level)
+        await self.slots.take(job.level, job.consumer, _memory(job))
         try:
             cell = await self._pool.take(CellPlan(job.runner, job.mounts, job.confinement.scratch_bytes))
         except BaseException:  # raised again; the place must not be lost
-            self._slots.give_back(job.level)
+            self._give_back(job)
             raise
         self._served_so_far += 1
         number = self._served_so_far
@@ -73,7 +77,7 @@ class ProcessSandbox:
             job.meter.cpu_us, job.meter.memory_peak_bytes = output.cpu_us, output.memory_peak_bytes
             raise
         finally:
-            teardown = self._teardowns[number] = asyncio.create_task(self._tear_down(number, cell, job.level))
+            teardown = self._teardowns[number] = asyncio.create_task(self._tear_down(number, cell, job))
             if wait:
                 await asyncio.shield(teardown)
 
@@ -91,10 +95,10 @@ class ProcessSandbox:
         """Counters of the pool, and of jobs that run, wait for a slot, or are being removed."""
         running = len(self._running) - len(self._teardowns)
         told = {
-            "places": self._slots.most,
+            "places": self.slots.most,
             "running": running,
             "ending": len(self._teardowns),
-            "waiting": self._slots.waiting,
+            "waiting": self.slots.waiting,
         }
         return asdict(self._pool.counts) | told
 
@@ -109,12 +113,15 @@ class ProcessSandbox:
         await asyncio.gather(*list(self._teardowns.values()))
         await self._cells.close()
 
-    async def _tear_down(self, number: int, cell: Cell, level: int) -> None:
+    async def _tear_down(self, number: int, cell: Cell, job: SandboxJob) -> None:
         try:
             await cell.kill()
         finally:
             del self._running[number], self._teardowns[number]
-            self._slots.give_back(level)
+            self._give_back(job)
+
+    def _give_back(self, job: SandboxJob) -> None:
+        self.slots.give_back(job.level, job.consumer, _memory(job))
 
     async def _run(self, cell: Cell, job: SandboxJob) -> JobResult:
         started = self._clock.monotonic_ns()
@@ -159,6 +166,11 @@ class ProcessSandbox:
                 await each.close()
             if sockets is not None:
                 sockets.close()
+
+
+def _memory(job: SandboxJob) -> int:
+    """The memory that the job may use."""
+    return max(MEMORY_BYTES_MIN, job.confinement.memory_bytes)
 
 
 def _ending(output: OrderOutput) -> JobEnding:

@@ -2,12 +2,15 @@
 
 Code that calls other code keeps its slot while it waits. If both used the same slots, as many callers as there are
 slots would wait for each other until they time out. So each level has slots of its own, half as many as the one below
-but no less than two, and a job waits only for jobs of higher levels.
+but no less than two, and a job waits only for jobs of higher levels. The same holds for memory: the sum of the memory
+limits of a level's jobs is bounded, by half of what all levels have together and by half as much on each further level;
+a job alone on its level always fits. Organizations, then their agents, take turns.
 """
 
-import asyncio
-
-from kelpie.core.errors import ToolError
+from kelpie.core.access.consumers import Consumer
+from kelpie.core.errors import Overloaded, ToolError
+from kelpie.fairness.fair_slots import FairSlots, SlotLimits
+from kelpie.fairness.organization_share import OrganizationShare
 
 WAIT_S = 120.0
 
@@ -17,30 +20,45 @@ def slots_of(level: int, most: int) -> int:
     return most if level == 0 else max(2, most >> level)
 
 
+def memory_of(level: int, total_bytes: int) -> int:
+    """The memory of a level, given that of all levels together."""
+    return total_bytes >> (level + 1)
+
+
 class JobSlots:
-    def __init__(self, most: int, waiting_max: int) -> None:
+    """`waiting_max` is how many calls of one organization may wait; without `memory_bytes`, memory is not bounded."""
+
+    def __init__(
+        self, most: int, waiting_max: int, memory_bytes: int | None = None, share: OrganizationShare | None = None
+    ) -> None:
         self.most = most
-        self.waiting = 0
         self._waiting_max = waiting_max
-        self._levels: dict[int, asyncio.Semaphore] = {}
+        self._memory_bytes = memory_bytes
+        self._share = share
+        self._levels: dict[int, FairSlots] = {}
 
-    async def take(self, level: int) -> None:
-        """Waits for a slot. Raises ToolError when too many wait, or for too long."""
-        if self.waiting >= self._waiting_max:
-            raise ToolError(f"the sandbox is busy: {self._waiting_max} calls are already waiting; try again later")
-        self.waiting += 1
+    @property
+    def waiting(self) -> int:
+        return sum(level.waiting for level in self._levels.values())
+
+    async def take(self, level: int, consumer: Consumer, memory_bytes: int) -> None:
+        """Takes a slot, in turn. Raises ToolError when too many of the organization wait, or for too long."""
         try:
-            async with asyncio.timeout(WAIT_S):
-                await self._level(level).acquire()
-        except TimeoutError:
-            raise ToolError(f"no sandbox was free within {WAIT_S:.0f} s; try again later") from None
-        finally:
-            self.waiting -= 1
+            await self._level(level).take(consumer, memory_bytes)
+        except Overloaded as error:
+            raise ToolError(f"the sandbox is busy: {error}") from error
 
-    def give_back(self, level: int) -> None:
-        self._level(level).release()
+    def give_back(self, level: int, consumer: Consumer, memory_bytes: int) -> None:
+        self._level(level).give_back(consumer, memory_bytes)
 
-    def _level(self, level: int) -> asyncio.Semaphore:
+    def all_wait(self, level: int, organization: str, waiting: int) -> bool:
+        """Checks whether no code of this organization could go on, if so many of its jobs on the level waited."""
+        slots = self._level(level)
+        return slots.held_by(organization) <= waiting and not slots.has_room(organization)
+
+    def _level(self, level: int) -> FairSlots:
         if level not in self._levels:  # there are not many: a chain of calls is bounded
-            self._levels[level] = asyncio.Semaphore(slots_of(level, self.most))
+            memory = None if self._memory_bytes is None else memory_of(level, self._memory_bytes)
+            limits = SlotLimits("sandbox", slots_of(level, self.most), self._waiting_max, WAIT_S, memory)
+            self._levels[level] = FairSlots(limits, self._share)
         return self._levels[level]

@@ -18,6 +18,7 @@ from kelpie.server.kelpie import (
     block_history,
     checkpoints,
     data,
+    encryption,
     facts,
     keys,
     permissions,
@@ -114,6 +115,7 @@ _ROUTERS = (
     spending.router,
     facts.router,
     permissions.router,
+    encryption.router,
     permissions.registry,
     sandbox.router,
 )
@@ -123,6 +125,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     """The application over a `Kelpie` that its caller starts and stops."""
     app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
     app.state.api = kelpie.api
+    app.state.why_not_ready = kelpie.why_not_ready
     app.state.authenticator = kelpie.runtime.authenticator
     for router in _ROUTERS:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time

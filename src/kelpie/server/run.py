@@ -8,21 +8,29 @@ import contextlib
 import errno
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
+from kelpie.core.access.client_addresses import TrustedProxies
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
 from kelpie.server.app import create_app
+from kelpie.server.edge.client_protocol import ClientProtocol
+from kelpie.server.edge.connection_limits import connection_limits
+from kelpie.server.edge.forwarded_client import ForwardedClient
 from kelpie.server.edge.http_config import http_config
+from kelpie.world.open_files import open_files_limit
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
 
 BACKLOG = 2048
+BACKLOG_SHARE = 8  # the whole backlog may be accepted at once, before a limit is looked at: a part of all open files
 STOP_S_MIN = 1.0  # for closing the database, however long the requests took
 
 T = TypeVar("T")
@@ -60,11 +68,17 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
 
 
 def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
+    open_files = open_files_limit()
+    limits = connection_limits(settings, open_files)
+    app: ASGIApp = create_app(kelpie)
+    if settings.trusted_proxies:
+        app = ForwardedClient(app, TrustedProxies(settings.trusted_proxies), limits)
     return http_config(
-        create_app(kelpie),
+        app,
+        partial(ClientProtocol, limits=limits, head_s=settings.head_s),
         host=settings.host,
         port=settings.port,
-        backlog=BACKLOG,
+        backlog=min(BACKLOG, max(1, open_files // BACKLOG_SHARE)),
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
     )

@@ -51,7 +51,7 @@ class Revisions:
         return self.known[-1]
 
 
-REVISIONS = Revisions(known=("0001",), locations=(str(Path(__file__).parent / "migrations" / "versions"),))
+REVISIONS = Revisions(known=("0001", "0002"), locations=(str(Path(__file__).parent / "migrations" / "versions"),))
 
 
 async def ensure_schema(

@@ -10,6 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
+from kelpie.core.errors import StorageError
+
 Tx = Connection
 T = TypeVar("T")
 
@@ -50,6 +52,10 @@ class Database(Protocol):
         That is one whose outcome is unknown, and one whose caller no longer waits. A caller that still waits gets its
         result later.
         """
+        ...
+
+    def trouble(self) -> StorageError | None:
+        """Why the last write failed for a reason that concerns every write; None after one that succeeded."""
         ...
 
     async def close(self) -> None:

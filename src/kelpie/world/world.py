@@ -1,7 +1,7 @@
 """One object with everything the product needs from the outside world."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kelpie.world.cells.port import Cells
 from kelpie.world.clock import Clock
@@ -10,6 +10,7 @@ from kelpie.world.embedding.port import Embedder
 from kelpie.world.files.workspaces import Workspaces
 from kelpie.world.http.port import Http
 from kelpie.world.ids import Ids
+from kelpie.world.keyring import Keyring
 from kelpie.world.processes.processes import Processes
 
 
@@ -24,3 +25,5 @@ class World:
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
     workspaces: Workspaces | None = None  # None: agents have no files of their own
+    memory_bytes: int = 16 * 1024**3  # of this machine
+    keyring: Keyring = field(default_factory=Keyring)  # without a key no secret can be stored

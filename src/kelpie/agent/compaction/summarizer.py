@@ -114,6 +114,7 @@ class Summarizer:
             temperature=choice.temperature,
             user=self._agent.id if tools else None,  # a transcript is not the agent speaking
             options=_without_forms(choice.settings),
+            consumer=self._agent.consumer,
             **tools,
         )
         reply = await complete(provider, request, handle=choice.handle)

@@ -16,6 +16,7 @@ from kelpie.storage.agents import identities
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import contexts, messages
+from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import tools
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
@@ -92,7 +93,9 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
     return columns | {"last_updated_by_id": user}
 
 
-def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret]) -> None:
+def apply_relations(
+    tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret], sealing: Sealing
+) -> None:
     """Replaces the sets that hang on the agent. Raises NotFound, Conflict, InvalidInput."""
     if (ids := changes.get("tool_ids")) is not None:
         require_heartbeats("tool_ids", agent.agent_type, find_tools(tx, agent.organization_id, (), ids))
@@ -104,7 +107,7 @@ def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: S
     if (ids := changes.get("identity_ids")) is not None:
         link_identities(tx, agent, ids)
     if changes.get("secrets") is not None:
-        agent_secrets.replace(tx, agent.id, secrets)
+        agent_secrets.replace(tx, agent.id, secrets, sealing)
     if (ids := changes.get("message_ids")) is not None:
         _set_context(tx, agent, ids)
 

@@ -52,7 +52,8 @@ class FactCommit:
         met = [Entity(each.name, each.kind, now, now, each.aliases) for each in reading.heard.entities]
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "fact", (agent.id,)))
         wanted = (used.get(agent.id), agent.embedding or await self._embeddings.default())
-        meant = await self._embeddings.of_stored(wanted, [each.fact.statement for each in told]) if told else None
+        statements = [each.fact.statement for each in told]
+        meant = await self._embeddings.of_stored(wanted, statements, agent.consumer) if told else None
         run, calls = self._record(agent, reading.calls, now)
 
         def write(tx: Tx) -> bool:

@@ -111,6 +111,7 @@ class Question:
             max_tokens=choice.max_tokens,
             temperature=choice.temperature,
             options={**choice.settings, "response_format": model_prompt.FORM},
+            consumer=self._agent.consumer,
         )
         at, began = self._world.clock.now(), self._world.clock.monotonic_ns()
         reply = await complete(provider, request, handle=choice.handle, within_s=ASK_S)

@@ -11,6 +11,7 @@ from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import StreamCut, TurnEnded, TurnEvent
 from kelpie.agent.inbox import send_preparation
 from kelpie.agent.inbox.run_queue import RunQueue
+from kelpie.agent.inbox.send_from_page import check_page
 from kelpie.agent.inbox.send_from_tool import on_behalf
 from kelpie.agent.turn import duplicate_sends
 from kelpie.agent.turn.send_request import SendRequest
@@ -66,15 +67,18 @@ class BackgroundRuns:
         self._notifier = notifier
         self._organization = caller.organization_id
         self._passport = caller.passport
+        self._web_page = caller.web_page
 
     async def accept(self, agent_id: AgentId, send: SendRequest) -> Run:
         """Stores a run that its lane will play; the same messages under the same ids are the run they were before.
 
-        Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and Conflict for
-        tool code that sends to an agent which waits for it.
+        Raises NotFound, Forbidden, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and
+        Conflict for tool code that sends to an agent which waits for it.
         """
         if self._passport is not None:
             send = on_behalf(send, agent_id, self._passport)
+        if self._web_page:
+            check_page(send, self._settings.max_steps)
         if not send_preparation.is_plain(send):
             shared = self._world, self._models, self._settings, self._organization
             send = await send_preparation.prepare(*shared, agent_id, send)

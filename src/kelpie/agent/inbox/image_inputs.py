@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import httpx
 
-from kelpie.core.access.hosts import is_address, is_loopback, is_public
+from kelpie.core.access.hosts import is_loopback
 from kelpie.core.conversations.messages import Image, NewMessage, Part
 from kelpie.core.errors import InvalidInput
 from kelpie.core.models.image_limits import IMAGE_BYTES_MAX, MEDIA_TYPES
+from kelpie.core.public_addresses import is_address, is_public
 from kelpie.llm.routing.models import Models
 from kelpie.world.http.port import Http
 

@@ -9,6 +9,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_buffer import TurnStream, emit_failure
 from kelpie.agent.inbox import send_preparation
 from kelpie.agent.inbox.busy_check import require_free
+from kelpie.agent.inbox.send_from_page import check_page
 from kelpie.agent.inbox.send_from_tool import on_behalf, wait
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.turn import duplicate_sends
@@ -45,19 +46,22 @@ class MessageSender:
         self._settings = settings
         self._organization = caller.organization_id
         self._passport = caller.passport
+        self._web_page = caller.web_page
 
     async def send(self, agent_id: AgentId, send: SendRequest) -> TurnStream:
         """Hands messages to the agent; the turn continues when the client disconnects.
 
         The same messages under the same ids are the turn they were before, running or over.
 
-        Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, StorageError, or
-        Conflict for tool code that sends to an agent which waits for it, if that is known before the turn begins; a
-        later failure is in the last event.
+        Raises NotFound, Forbidden, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed,
+        StorageError, or Conflict for tool code that sends to an agent which waits for it, if that is known before the
+        turn begins; a later failure is in the last event.
         """
         await self._require(agent_id)
         if self._passport is not None:
             send = on_behalf(send, agent_id, self._passport)
+        if self._web_page:
+            check_page(send, self._settings.max_steps)
         if not send_preparation.is_plain(send):
             shared = self._world, self._models, self._settings, self._organization
             send = await send_preparation.prepare(*shared, agent_id, send)

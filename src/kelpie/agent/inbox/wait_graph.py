@@ -5,18 +5,19 @@ others. Every wait is entered here before it begins, and one that would close a 
 one process; across processes the chain of a message and the time-out do it.
 
 Code that waits for an agent holds its place in the sandbox, and the agent may be busy with a turn whose code needs one.
-So one place of each level is kept free of waiting code: the code in it comes to an end.
+So one place of each level is kept free of waiting code: the code in it comes to an end. An organization that has its
+share of the places must keep one of its own free as well.
 """
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from kelpie.core.access.passports import Passport
 from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
-from kelpie.sandbox.slots import slots_of
+from kelpie.sandbox.slots import JobSlots, slots_of
 
 RETRY_S = 1.0
 
@@ -26,10 +27,11 @@ Lane = tuple[AgentId, str]  # an agent and one of its conversations; the default
 class WaitGraph:
     """The lanes that wait, and for which others."""
 
-    def __init__(self, places: int) -> None:
-        """`places` is how many pieces of code run at once."""
+    def __init__(self, places: int, slots: JobSlots | None = None) -> None:
+        """`places` is how many pieces of code run at once; `slots` are the sandbox's, if there is one."""
         self._for: dict[Lane, Counter[Lane]] = {}
         self._places = places
+        self._slots = slots
         self._code: dict[int, Counter[Passport]] = {}  # by level; a piece of code may wait for several at once
 
     @contextmanager
@@ -58,8 +60,8 @@ class WaitGraph:
         """
         level = passport.chain.hops - 1
         waiting = self._code.setdefault(level, Counter())
-        others = sum(each.expires_at > now for each in waiting if each != passport)
-        if others >= max(1, slots_of(level, self._places) - 1):
+        others = [each for each in waiting if each != passport and each.expires_at > now]
+        if len(others) >= max(1, slots_of(level, self._places) - 1) or self._all_wait(passport, level, others):
             raise Overloaded(
                 "Too much tool code is already waiting for answers from agents, so the message was not sent. Try "
                 "again later, or send a message that needs no answer.",
@@ -72,6 +74,11 @@ class WaitGraph:
             waiting[passport] -= 1
             if not waiting[passport]:
                 del waiting[passport]
+
+    def _all_wait(self, passport: Passport, level: int, others: Sequence[Passport]) -> bool:
+        """Checks whether all code that its organization may run would wait; the first to wait always may."""
+        own = sum(each.organization_id == passport.organization_id for each in others)
+        return own > 0 and self._slots is not None and self._slots.all_wait(level, passport.organization_id, own + 1)
 
     def _reaches(self, start: Lane, goal: Lane) -> bool:
         seen, left = {start}, [start]

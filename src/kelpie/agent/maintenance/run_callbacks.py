@@ -1,7 +1,9 @@
 """Callbacks of background runs: a POST to the client's URL when a run has ended, tried again until it is accepted.
 
 Due callbacks are in the database, so a restart loses none: each is sent at least once, and never before its run has
-ended. Redirects are not followed, and nothing goes to a private network unless the operator allows it.
+ended. A few are in flight at once: organizations, then their agents, take turns, and one organization has only its
+share of them, so that receivers which never answer delay nobody else's. Redirects are not followed, and nothing goes to
+a private network unless the operator allows it.
 """
 
 import asyncio
@@ -14,6 +16,8 @@ from kelpie.core.errors import KelpieError, NotFound
 from kelpie.core.ids import RunId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
+from kelpie.fairness.fair_slots import FairSlots, SlotLimits
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.observe import logs
 from kelpie.storage.runs import callbacks, runs
 from kelpie.storage.runs.callbacks import DueCallback
@@ -22,9 +26,13 @@ from kelpie.world.world import World
 
 TIMEOUT_S = 5.0
 AT_ONCE = 8
+EACH, MOST = 32, 1024  # due callbacks in memory: of one organization, and of all
+LIMITS = SlotLimits("callback slot", AT_ONCE, waiting_max=MOST, wait_s=24 * 3600.0)
+REST = 4.0  # the next look at the database comes after so many times as long as the last one took
 LOOK_S = 5.0  # longest delay for a due callback without a notification
 WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0)  # after each try that failed; then it is given up
 ERROR_CHARS_MAX = 500
+NANOS_PER_SECOND = 1e9
 
 _log = logs.get("callbacks")
 
@@ -32,10 +40,14 @@ _log = logs.get("callbacks")
 class RunCallbacks:
     """Sender of due callbacks."""
 
-    def __init__(self, world: World, settings: Settings) -> None:
+    def __init__(self, world: World, settings: Settings, share: OrganizationShare | None = None) -> None:
         self._world = world
         self._public = not settings.callback_private
-        self._worker = PeriodicWorker(self._send_due, failed=_report, retry_s=LOOK_S)
+        self._worker = PeriodicWorker(self._start_due, failed=_report, retry_s=LOOK_S)
+        self._slots = FairSlots(LIMITS, share)
+        self._known: set[RunId] = set()  # callbacks that are being sent or wait for their turn
+        self._refill_at = 0
+        self._sending = asyncio.TaskGroup()
 
     def wake(self) -> None:
         """Looks for callbacks that are due now: a run has ended."""
@@ -43,17 +55,35 @@ class RunCallbacks:
 
     async def run(self) -> None:
         """Never returns."""
-        await self._worker.run()
+        self._known.clear()
+        async with asyncio.TaskGroup() as sending:
+            self._sending = sending
+            await self._worker.run()
 
-    async def _send_due(self) -> float:
-        """Sends the callbacks whose time has come, a few at once; returns 0 when there may be more of them."""
-        now = self._world.clock.now()
-        owed = await self._world.database.read(lambda tx: callbacks.due(tx, now, AT_ONCE))
-        if owed:
-            transport = self._world.http.transport(public=self._public)
-            async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False) as client:
-                await asyncio.gather(*(self._send(client, each) for each in owed))
-        return 0.0 if len(owed) == AT_ONCE else LOOK_S
+    async def _start_due(self) -> float:
+        """Lets the callbacks whose time has come wait for their turn, as many of each organization as are in memory."""
+        clock = self._world.clock
+        now, began = clock.now(), clock.monotonic_ns()
+        for owed in await self._world.database.read(lambda tx: callbacks.due(tx, now, EACH, MOST)):
+            if owed.run_id not in self._known:
+                self._known.add(owed.run_id)
+                self._sending.create_task(self._send_in_turn(owed))
+        self._refill_at = len(self._known) // 2
+        await asyncio.sleep(REST * (clock.monotonic_ns() - began) / NANOS_PER_SECOND)
+        return LOOK_S
+
+    async def _send_in_turn(self, owed: DueCallback) -> None:
+        try:
+            async with self._slots.slot(owed.consumer):
+                transport = self._world.http.transport(public=self._public)
+                async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False) as client:
+                    await self._send(client, owed)
+        except KelpieError as error:
+            _report(error)
+            await asyncio.sleep(LOOK_S)  # it is still due, and is found again after this
+        self._known.discard(owed.run_id)
+        if len(self._known) <= self._refill_at:
+            self.wake()
 
     async def _send(self, client: httpx.AsyncClient, owed: DueCallback) -> None:
         run = await self._world.database.read(lambda tx: _ended(tx, owed.run_id))
@@ -80,7 +110,9 @@ class RunCallbacks:
 
 
 def _report(error: KelpieError) -> None:
-    _log.error("callback_lookup_failed", "Due callbacks could not be read; trying again later", error=str(error))
+    _log.error(
+        "callback_lookup_failed", "Due callbacks could not be read or recorded; trying again later", error=str(error)
+    )
 
 
 async def _post(client: httpx.AsyncClient, url: str, run: Run) -> tuple[int | None, str | None]:

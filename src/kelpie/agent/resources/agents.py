@@ -4,7 +4,7 @@ Everything is a read or a small transaction, after which the live activation rel
 turn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,16 @@ from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.turn.activation import Activation
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.agents.agent import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
+from kelpie.core.agents.agent import (
+    EVERYTHING,
+    ActivationStatus,
+    AgentQuery,
+    AgentView,
+    Include,
+    ModelChoice,
+    NewAgent,
+    Secret,
+)
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.block_history import author_of
@@ -36,6 +45,7 @@ from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.conversations import conversations, fact_progress
+from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import tools
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.builtin.pause import require_heartbeats
@@ -87,6 +97,7 @@ class Agents:
         agent_id = ids.new(AgentId)
         made = creation.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
         secrets = creation.make_secrets(new.secrets, ids, now)
+        sealing = self._sealing(secrets)
         first = creation.first_messages(agent_id, spec, new.initial_messages, ids, now)
         names = (*creation.own_tools(new, spec), *new.tools)
         companion = self._companion(now) if new.enable_sleeptime else None
@@ -102,7 +113,7 @@ class Agents:
                 block_attachments.attach(tx, agent_id, block_id)
             tools.give_to_new(tx, agent_id, [tool.id for tool in attached])
             if secrets:
-                agent_secrets.replace(tx, agent_id, secrets)
+                agent_secrets.replace(tx, agent_id, secrets, sealing)
             linked = agent_changes.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(block_attachments.of_agent(tx, agent_id)) if new.block_ids else made
             first_messages.write(tx, loaded_agent.AgentSnapshot(agent, hung, attached), first)
@@ -112,6 +123,9 @@ class Agents:
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
 
         return self.with_status(await self._world.database.transact(write))
+
+    def _sealing(self, secrets: Sequence[Secret]) -> Sealing:
+        return Sealing(self._world.keyring, self._world.ids.secret() if secrets else b"")
 
     def _companion(self, now: Micros) -> companions.PreparedCompanion:
         return companions.prepare(self._world.ids, now, self._settings.block_limit, self._caller)
@@ -150,8 +164,9 @@ class Agents:
 
     async def get_many(self, ids: list[AgentId], include: Include) -> list[AgentView]:
         """The agents with these ids, in that order; ids that do not exist are left out."""
+        keyring = self._world.keyring
         found = await self._world.database.read(
-            lambda tx: agent_views.many(tx, agents.get_many(tx, self._organization, ids), include)
+            lambda tx: agent_views.many(tx, agents.get_many(tx, self._organization, ids), include, keyring)
         )
         return [self.with_status(view) for view in found]
 
@@ -174,6 +189,7 @@ class Agents:
         """Changes what is given, by field name. Raises NotFound, InvalidInput, Conflict, ModelError, StorageError."""
         now, ids = self._world.clock.now(), self._world.ids
         secrets = creation.make_secrets(changes.get("secrets") or {}, ids, now)
+        sealing = self._sealing(secrets)
         model, companion = await self._changed_model(agent_id, changes), self._companion(now)
         if changes.get("embedding") is not None:
             await self._check_embedding(changes["embedding"])
@@ -184,14 +200,14 @@ class Agents:
             self._check_budget(changes.get("budget", agent.budget), (model or agent.model).handle)
             columns = agent_changes.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
-            agent_changes.apply_relations(tx, agent, changes, secrets)
+            agent_changes.apply_relations(tx, agent, changes, secrets, sealing)
             if "facts" in changes:
                 fact_progress.follow(tx, agent_id, changes["facts"])
             if changes.get("enable_sleeptime"):
                 companions.create(
                     tx, agents.get(tx, agent_id), tuple(block_attachments.of_agent(tx, agent_id)), companion
                 )
-            return agent_views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)
         self._live_agents.reload((agent_id,))
@@ -252,12 +268,13 @@ class Agents:
         await self._world.database.transact(write)
 
     def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
-        return agent_views.many(tx, [agents.owned(tx, self._organization, agent_id)], include)[0]
+        return agent_views.many(tx, [agents.owned(tx, self._organization, agent_id)], include, self._world.keyring)[0]
 
     async def page(self, query: AgentQuery, include: Include) -> list[AgentView]:
         """Raises InvalidInput for a page that cannot be."""
+        keyring = self._world.keyring
 
         def read(tx: Tx) -> list[AgentView]:
-            return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
+            return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include, keyring)
 
         return [self.with_status(view) for view in await self._world.database.read(read)]

@@ -56,7 +56,7 @@ class Histories:
             loaded = loaded_agent.load(tx, agents.owned(tx, self._organization, agent_id))
             messages.remove_all(tx, agent_id)
             first_messages.write(tx, loaded, first)
-            return agent_views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)
         self._live_agents.forget_context((agent_id,))

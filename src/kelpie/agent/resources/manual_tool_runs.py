@@ -19,12 +19,14 @@ from kelpie.core.errors import NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.permissions.call_records import CallOutcome
 from kelpie.core.permissions.policies import EffectivePermissions, Refusal
+from kelpie.core.permissions.quotas import Quota
 from kelpie.core.time import Micros
 from kelpie.core.tools import environment_variables
+from kelpie.core.tools.sandbox_caps import NO_CAPS, SandboxCaps
 from kelpie.core.tools.tools import NewTool, Tool, ToolType
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
-from kelpie.storage.tools import sandbox_configs, tools
+from kelpie.storage.tools import tools
 from kelpie.tools.calls import manual_calls
 from kelpie.tools.calls.agent_letters import refuse_endless
 from kelpie.tools.calls.argument_check import check_arguments
@@ -33,6 +35,7 @@ from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.calls.outcome_text import within
 from kelpie.tools.custom.definition import make
 from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.tools.custom.tool_environment import organization_variables
 from kelpie.world.database import Tx
 
 NO_SANDBOX = "its code needs a sandbox, and this server has none."
@@ -55,10 +58,13 @@ class ManualToolRuns:
         dependencies: TurnDependencies,
         workbench: CustomToolRunner | None,
         caller: Caller = DEFAULT_CALLER,
+        caps: SandboxCaps = NO_CAPS,
     ) -> None:
+        """`caps` are the operator's, on what source that is not stored may ask for."""
         self._dependencies = dependencies
         self._workbench = workbench
         self._caller = caller
+        self._caps = caps
 
     async def run(self, agent_id: AgentId, name: str, arguments: Mapping[str, Any]) -> ManualToolResult:
         """Runs a tool of an agent. Raises NotFound for an agent, or a tool that it has not."""
@@ -82,9 +88,9 @@ class ManualToolRuns:
         clock = ours.world.clock
         note = Note(self._caller, agent, tool, now, clock.monotonic_ns, clock.monotonic_ns(), call.meter)
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal), bounds.quota)
         try:
-            return _tried(tool, await self._run(ours, call, arguments, note))
+            return _tried(tool, await self._run(ours, call, arguments, note), bounds.quota)
         finally:  # also for who is gone before it has ended
             ours.live_agents.invalidate_spending(agent.id)
 
@@ -94,6 +100,7 @@ class ManualToolRuns:
         """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either, or for
         variables that none can be."""
         environment_variables.check_all("env_vars", env)
+        self._caps.check(new.sandbox, new.return_char_limit)
         ours, organization = self._dependencies, self._caller.organization_id
         world = ours.world
         now = world.clock.now()
@@ -101,22 +108,21 @@ class ManualToolRuns:
         if name is not None:
             tool = replace(tool, name=name)
 
-        def read(tx: Tx) -> tuple[EffectivePermissions, dict[str, str]]:
-            bounds = manual_calls.effective_permissions_of(tx, ours.policy, organization, None, now)
-            return bounds, sandbox_configs.environment(tx, organization)
-
-        bounds, around = await world.database.read(read)
+        bounds = await world.database.read(
+            lambda tx: manual_calls.effective_permissions_of(tx, ours.policy, organization, None, now)
+        )
         note = Note(self._caller, None, tool, now, world.clock.monotonic_ns, world.clock.monotonic_ns())
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal), bounds.quota)
 
         async def work() -> Outcome:
             if self._workbench is None:
                 raise ToolError(NO_SANDBOX)
             checked = check_arguments(tool.json_schema, arguments)
+            around = await world.database.read(lambda tx: organization_variables(tx, organization, world.keyring))
             return await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
 
-        return _tried(tool, await outside_of_commits(world.database, work, note))
+        return _tried(tool, await outside_of_commits(world.database, work, note), bounds.quota)
 
     async def _run(
         self, ours: TurnDependencies, call: CallContext, arguments: Mapping[str, Any], note: Note
@@ -165,8 +171,8 @@ def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
         raise ToolError(f"'{tool.name}' needs approval, so code cannot call it. Call the tool directly.")
 
 
-def _tried(tool: Tool, outcome: Outcome) -> ManualToolResult:
-    text = within(outcome.text, tool.return_char_limit)
+def _tried(tool: Tool, outcome: Outcome, quota: Quota) -> ManualToolResult:
+    text = within(outcome.text, quota.returned(tool.return_char_limit))
     whole = text is outcome.text
     value = outcome.value if tool.tool_type is ToolType.custom and whole else text
     return ManualToolResult(tool, replace(outcome, text=text), value if outcome.ok else None)

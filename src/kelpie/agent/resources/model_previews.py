@@ -98,7 +98,8 @@ class ModelPreviews:
 
         Raises NotFound, InvalidInput, ModelError.
         """
-        choice = await self._choice((await self._agent(agent_id)).model, model)
+        agent = await self._agent(agent_id)
+        choice = await self._choice(agent.model, model)
         provider, name = self._models.provider(choice.handle)
         asked = self._message(agent_id, NewMessage(Role.user, (Text(prompt),)))
         tools = () if schema is None else (_answering(schema),)
@@ -112,6 +113,7 @@ class ModelPreviews:
             temperature=choice.temperature,
             user=agent_id,
             options=choice.settings,
+            consumer=agent.consumer,
         )
         reply = await complete(provider, request, handle=choice.handle)
         return GeneratedText(_answer(reply, structured=bool(tools)), name, reply.usage)

@@ -42,7 +42,7 @@ def run_inside(tx: Tx, planned: PlannedCall, context: CallContext) -> tuple[Tool
         savepoint.rollback()
         return _failed(parsed, str(error)), None
     savepoint.commit()
-    return _returned(parsed, planned.tool, outcome), outcome
+    return _returned(parsed, planned.tool, outcome, context), outcome
 
 
 def batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
@@ -121,7 +121,7 @@ async def run_outside(planned: ExternalCall, context: CallContext, ticks: Ticks)
         used = ResourceUse(since(began, ticks), error.cpu_us, error.memory_peak_bytes)
         return ExecutedCall(_failed(parsed, str(error)), used)
     used = ResourceUse(since(began, ticks), outcome.cpu_us, outcome.memory_peak_bytes)
-    return ExecutedCall(_returned(parsed, planned.tool, outcome), used)
+    return ExecutedCall(_returned(parsed, planned.tool, outcome, context), used)
 
 
 def since(began: int, ticks: Ticks) -> int:
@@ -129,8 +129,8 @@ def since(began: int, ticks: Ticks) -> int:
     return max(0, ticks() - began) // 1000
 
 
-def _returned(parsed: ParsedCall, tool: Tool, outcome: Outcome) -> ToolReturn:
-    text, content = within(outcome.text, tool.return_char_limit), outcome.content
+def _returned(parsed: ParsedCall, tool: Tool, outcome: Outcome, context: CallContext) -> ToolReturn:
+    text, content = within(outcome.text, context.quota.returned(tool.return_char_limit)), outcome.content
     if text is not outcome.text:
         content = (Text(text), *(part for part in content if isinstance(part, Image))) if content else ()
     call, ok, edited = parsed.call, outcome.ok, parsed.edited_arguments

@@ -127,6 +127,7 @@ def request_for(
         deltas=deltas,
         user=agent.id,
         options=_options(agent),
+        consumer=agent.consumer,
     )
 
 

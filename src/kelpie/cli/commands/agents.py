@@ -12,7 +12,7 @@ from kelpie.cli.commands import checkpoints
 from kelpie.cli.commands import permissions as permission_commands
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
-from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.cli.output import cell, print_facts, print_json, print_rows, say
 from kelpie.core.errors import InvalidInput
 
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
@@ -79,7 +79,7 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
             "tools": [tool["name"] for tool in found["tools"]],
         }
     )
-    print()
+    say()
     blocks = [(block["label"], f"{len(block['value'])}/{block['limit']}", block["value"]) for block in found["blocks"]]
     print_rows(("block", "characters", "value"), blocks, "No memory blocks.")
 
@@ -120,7 +120,7 @@ def create(
     if as_json:
         print_json(made)
     else:
-        print(f"Created agent {made['name']} ({made['id']}), model {made['model']}.")
+        say(f"Created agent {made['name']} ({made['id']}), model {made['model']}.")
 
 
 @commands.command(epilog=examples("agents budget ada", "agents budget ada '5 usd a day'", "agents budget ada none"))
@@ -154,12 +154,12 @@ def delete(
     server = client(url)
     found = find(server, agent)
     if not yes and not sys.stdin.isatty():
-        print("kelpie: Not a terminal: pass --yes to confirm deleting the agent.", file=sys.stderr)
+        say("kelpie: Not a terminal: pass --yes to confirm deleting the agent.", file=sys.stderr)
         raise typer.Exit(USAGE)
     if not yes:
-        typer.confirm(f"Delete agent {found['name']} ({found['id']}) and its messages?", abort=True, err=True)
+        typer.confirm(f"Delete agent {cell(found['name'])} ({found['id']}) and its messages?", abort=True, err=True)
     server.delete(path("agents", found["id"]))
-    print(f"Deleted agent {found['name']}.")
+    say(f"Deleted agent {found['name']}.")
 
 
 @commands.command(epilog=examples("agents start ada"))
@@ -206,9 +206,9 @@ def repair(
         return
     for each in found:
         for done in each["done"]:
-            print(f"{each['agent_id']}: {done}")
+            say(f"{each['agent_id']}: {done}")
     if not any(each["done"] for each in found):
-        print("Nothing to repair.")
+        say("Nothing to repair.")
 
 
 def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:
@@ -218,7 +218,7 @@ def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:
     if as_json:
         print_json({"id": found["id"], "name": found["name"], **status})
     else:
-        print(f"{found['name']}: {status['state']}")
+        say(f"{found['name']}: {status['state']}")
 
 
 def _state(agent: dict[str, Any]) -> str:

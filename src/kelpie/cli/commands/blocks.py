@@ -6,7 +6,7 @@ import typer
 
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.options import AsJson, Limit, Url, client, complete_block, examples, group, path
-from kelpie.cli.output import cell, print_json, print_rows, print_text
+from kelpie.cli.output import cell, print_json, print_rows, print_text, say
 from kelpie.core.errors import InvalidInput
 from kelpie.world.http.cli_client import Client
 
@@ -77,7 +77,7 @@ def diff(
     elif found["hunks"]:
         print_text(found["unified"])
     else:
-        print(f"Versions {found['from']} and {found['to']} have the same value.")
+        say(f"Versions {found['from']} and {found['to']} have the same value.")
 
 
 @commands.command(epilog=examples("blocks rollback demo/human 1", "blocks rollback demo/human 3 --expect 7 --json"))
@@ -97,7 +97,7 @@ def rollback(
     if as_json:
         print_json(done)
         return
-    print(f"Restored version {version} of block {cell(done['label'])}; this is now version {done['version']}.")
+    say(f"Restored version {version} of block {cell(done['label'])}; this is now version {done['version']}.")
 
 
 def _id_of(server: Client, block: str) -> str:

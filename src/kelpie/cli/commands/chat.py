@@ -4,7 +4,6 @@ Answers go to standard output as the model writes them; tool calls, reasoning an
 a script that reads the output gets only the answers.
 """
 
-import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any, TextIO
 
 from kelpie.cli import agent_lookup, chat_input
 from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.output import cell, say
 from kelpie.core.errors import KelpieError
+from kelpie.core.printable_text import without_unsafe
 from kelpie.world.files.line_history import line_history
 from kelpie.world.http.cli_client import Client
 
@@ -33,7 +34,6 @@ _WHO = {
     "tool_return_message": "(result)",
 }
 _SHOWN_MAX = 300  # characters of a tool's arguments and result
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None = None) -> int:
@@ -48,7 +48,7 @@ def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None
     if not sys.stdin.isatty():
         went_well = [turns.take(text) for text in chat_input.messages(chat_input.from_stream(sys.stdin))]
         return OK if all(went_well) else ERROR
-    print(f"Chatting with {agent['name']} ({agent['id']}). Type /help for commands.", file=sys.stderr)
+    say(f"Chatting with {agent['name']} ({agent['id']}). Type /help for commands.", file=sys.stderr)
     with line_history(keep_in / TYPED if keep_in else None):
         _converse(turns)
     return OK
@@ -62,17 +62,17 @@ def _converse(turns: "Turns") -> None:
             _command(turns, text)
         else:
             turns.take(text)
-    print(file=sys.stderr)
+    say(file=sys.stderr)
 
 
 def _prompted(prompt: str) -> str:
     if not sys.stdout.isatty():  # a script that keeps the answers wants no prompts among them
-        print(prompt, end="", file=sys.stderr, flush=True)
+        say(prompt, end="", file=sys.stderr, flush=True)
         prompt = ""
     try:
         return input(prompt)
     except KeyboardInterrupt:
-        print(file=sys.stderr)  # the next prompt gets a line of its own
+        say(file=sys.stderr)  # the next prompt gets a line of its own
         raise
 
 
@@ -81,7 +81,7 @@ def _command(turns: "Turns", text: str) -> None:
     if name == "/history" and (not argument or argument.isdecimal()):
         turns.history(min(int(argument or HISTORY), HISTORY_MAX))
     else:
-        print(HELP, file=sys.stderr)
+        say(HELP, file=sys.stderr)
 
 
 class Turns:
@@ -124,7 +124,7 @@ class Screen:
     def __init__(self, name: str, out: TextIO | None = None, notes: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._notes = notes or sys.stderr
-        self._label = f"{name}> " if self._out.isatty() else ""
+        self._label = f"{cell(name)}> " if self._out.isatty() else ""
         self._open = ""  # the id of the message whose line is not finished yet
         self._calls: dict[str, list[str]] = {}
 
@@ -163,7 +163,7 @@ class Screen:
             self._end_line()
             self._out.write(self._label)
             self._open = message_id
-        self._out.write(_CONTROL.sub("", text))
+        self._out.write(without_unsafe(text))
         self._out.flush()
 
     def _end_line(self) -> None:
@@ -186,7 +186,7 @@ class Screen:
             self._note(f"[{_cut(call)} -> {_cut(outcome)}]")
 
     def _note(self, text: str) -> None:
-        print(_CONTROL.sub("", text), file=self._notes, flush=True)
+        say(without_unsafe(text), file=self._notes, flush=True)
 
 
 def _past(message: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import typer
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Url, client, examples, path
-from kelpie.cli.output import print_json
+from kelpie.cli.output import cell, print_json, say
 from kelpie.world.files import json_file
 
 WAIT_S = 120.0  # a memory may be large
@@ -33,7 +33,7 @@ def checkpoint(agent: Agent, file: File, as_json: AsJson = False, url: Url = Non
     if as_json:
         print_json({"agent_id": found["id"], "file": str(file), **held})
         return
-    print(f"Saved the memory of {found['name']} to {file}: {held['blocks']} blocks, {held['messages']} messages.")
+    say(f"Saved the memory of {found['name']} to {file}: {held['blocks']} blocks, {held['messages']} messages.")
 
 
 def restore(
@@ -53,18 +53,16 @@ def restore(
     server = client(url, WAIT_S)
     found, document = find(server, agent), json_file.read(file)
     if not yes and not sys.stdin.isatty():
-        print("kelpie: Not a terminal: pass --yes to confirm replacing the memory.", file=sys.stderr)
+        say("kelpie: Not a terminal: pass --yes to confirm replacing the memory.", file=sys.stderr)
         raise typer.Exit(USAGE)
     if not yes:
-        typer.confirm(f"Replace the memory of {found['name']} ({found['id']})?", abort=True, err=True)
+        typer.confirm(f"Replace the memory of {cell(found['name'])} ({found['id']})?", abort=True, err=True)
     query = "?overwrite_shared=true" if overwrite_shared else ""
     done = server.post(path("agents", found["id"], "memory", "restore") + query, document, WAIT_S)
     if as_json:
         print_json(done)
         return
     counts = ", ".join(f"{done[name]} {name}" for name in ("blocks", "entries", "passages", "messages"))
-    print(f"Restored the memory of {found['name']}: {counts}.")
+    say(f"Restored the memory of {found['name']}: {counts}.")
     for left in done["left"]:
-        print(
-            f"Not replaced: {left['kind']} {left['name']} ({left['id']}), shared with {left['agents']} other agent(s)."
-        )
+        say(f"Not replaced: {left['kind']} {left['name']} ({left['id']}), shared with {left['agents']} other agent(s).")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from kelpie.cli.options import AsJson, Assign, examples, flags, group
-from kelpie.cli.output import print_json, print_rows
+from kelpie.cli.output import print_json, print_rows, say
 from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings
 from kelpie.world.files.settings_file import load
 
@@ -31,7 +31,7 @@ def show(
         print_json({"file": found.file, "settings": rows})
         return
     print_rows(("setting", "value", "origin"), [(row["key"], _or_dash(row["value"]), row["origin"]) for row in rows])
-    print(f"Settings file: {found.file or 'none'}", file=sys.stderr)
+    say(f"Settings file: {found.file or 'none'}", file=sys.stderr)
 
 
 def described(found: ResolvedSettings) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import os
 import sys
 from typing import Any
 
+from kelpie.cli.output import say
 from kelpie.world.http.cli_client import Client
 
 NAME = "demo"
@@ -22,7 +23,7 @@ def demo(client: Client) -> int:
     """Creates the demo agent if there is none and prints what to try. Raises Unreachable or ErrorResponse."""
     found = client.get("/v1/agents/", name=NAME, limit=1)
     agent = found[0] if found else client.post("/v1/agents/", _NEW)
-    print(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))
+    say(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))
     return 0
 
 

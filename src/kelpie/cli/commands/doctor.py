@@ -1,17 +1,19 @@
-"""`kelpie doctor`: a report on the settings, the server, its models and data, and the isolation of this machine.
+"""`kelpie doctor`: a report on the settings, the server, its models and data, and the isolation and package installers
+of this machine.
 
 It must never change anything.
 """
 
 import os
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from kelpie.cli.commands.config import described
 from kelpie.cli.commands.doctor_isolation import isolation_report, print_isolation
 from kelpie.cli.commands.models import abilities
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.output import print_json, print_rows, waiting
+from kelpie.cli.output import print_json, print_rows, say, waiting
 from kelpie.cli.server.credential import credential
 from kelpie.cli.server.discovery import address
 from kelpie.core.errors import KelpieError
@@ -19,6 +21,7 @@ from kelpie.core.settings.settings import VARIABLES, ResolvedSettings
 from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client
+from kelpie.world.packages.installer_report import installer_reports
 
 # Listing models may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
@@ -33,6 +36,7 @@ def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
             "server": server(url or address(found.settings), credential(found, url)),
             "data": data(url or address(found.settings), credential(found, url)),
             "isolation": isolation_report(),
+            "packages": [asdict(each) for each in installer_reports()],
             "letta": letta(),
         }
     if as_json:
@@ -100,30 +104,35 @@ def letta() -> dict[str, Any]:
 
 
 def _print(told: dict[str, Any]) -> None:
-    print(told["system"])
+    say(told["system"])
     _heading("Settings")
     chosen = told["settings"]
-    print(f"file: {chosen['file'] or 'none'}")
+    say(f"file: {chosen['file'] or 'none'}")
     rows = [(row["key"], row["value"], row["origin"]) for row in chosen["set"]]
     print_rows(("setting", "value", "origin"), rows, "All settings have their default values.")
     if chosen["ignored"]:
-        print(f"set, but not used by Kelpie: {', '.join(chosen['ignored'])}")
+        say(f"set, but not used by Kelpie: {', '.join(chosen['ignored'])}")
     _heading("Server and models")
     _print_server(told["server"])
     _heading("Data")
     _print_data(told["data"])
     _heading("Isolation")
     print_isolation(told["isolation"])
+    _heading("Package installers")
+    print_rows(
+        ("packages", "installer", "version", "remedy"),
+        [(each["index"], each["installer"], each["version"], each["remedy"]) for each in told["packages"]],
+    )
     _heading("Letta package")
     version = told["letta"]["version"]
-    print(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])
+    say(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])
 
 
 def _print_server(told: dict[str, Any]) -> None:
     if told["error"]:
-        print(f"{told['error'].rstrip('.')}. Only a server that answers can list its models.")
+        say(f"{told['error'].rstrip('.')}. Only a server that answers can list its models.")
         return
-    print(f"Kelpie {told['version']} is running at {told['url']}.")
+    say(f"Kelpie {told['version']} is running at {told['url']}.")
     providers = told["providers"]
     print_rows(
         ("provider", "server", "address", "models", "hidden", "problem"),
@@ -135,28 +144,28 @@ def _print_server(told: dict[str, Any]) -> None:
     models = [
         (model["handle"], model["context_window"], abilities(model)) for each in providers for model in each["models"]
     ]
-    print()
+    say()
     print_rows(("model", "context window", "abilities"), models, "No models are available.")
     hidden = [(f"{each['name']}/{model['name']}", model["reason"]) for each in providers for model in each["hidden"]]
     if hidden:
-        print()
+        say()
         print_rows(("hidden model", "reason"), hidden)
     _print_embedding(told["embedding"])
     if told["shadowed_tools"]:
-        print()
+        say()
         rows = [(each["name"], each["id"], each["remedy"]) for each in told["shadowed_tools"]]
         print_rows(("custom tool that replaces a built-in tool", "id", "remedy"), rows)
     if told["absent"]:
-        print()
+        say()
         print_rows(("provider not configured", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
 
 
 def _print_data(told: dict[str, Any]) -> None:
     if told["error"]:
-        print(f"Stored data could not be checked: {told['error'].rstrip('.')}.")
+        say(f"Stored data could not be checked: {told['error'].rstrip('.')}.")
         return
     looked_at = ", ".join(f"{each['kind']} {each['looked_at']}" for each in told["rows"])
-    print(f"Rows checked: {looked_at}.")
+    say(f"Rows checked: {looked_at}.")
     rows = [
         (each["kind"], each["damaged"], f"{each['remedy']} First: {', '.join(each['ids'])}")
         for each in told["rows"]
@@ -166,18 +175,18 @@ def _print_data(told: dict[str, Any]) -> None:
     if rows:
         print_rows(("damaged", "count", "remedy"), rows)
     else:
-        print("No damage found.")
+        say("No damage found.")
     if told["unlooked"]:
-        print(f"Not checked, for lack of time: {', '.join(told['unlooked'])}.")
+        say(f"Not checked, for lack of time: {', '.join(told['unlooked'])}.")
 
 
 def _print_embedding(told: dict[str, Any] | None) -> None:
     if told is None:  # an older server
         return
     if told["model"]:
-        print(f"\nMemory search uses full text and vectors (embedding model {told['model']}).")
+        say(f"\nMemory search uses full text and vectors (embedding model {told['model']}).")
     else:
-        print(f"\nMemory search uses full text only: {told['remedy']}.")
+        say(f"\nMemory search uses full text only: {told['remedy']}.")
 
 
 def _problem(provider: dict[str, Any]) -> str | None:
@@ -186,5 +195,5 @@ def _problem(provider: dict[str, Any]) -> str | None:
 
 
 def _heading(text: str) -> None:
-    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+    say(f"\n{text}\n{'-' * len(text)}", flush=True)
     sys.stderr.flush()

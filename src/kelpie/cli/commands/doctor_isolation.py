@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.output import print_json, print_rows, waiting
+from kelpie.cli.output import print_json, print_rows, say, waiting
 from kelpie.core.tools.confinement import Isolation
 from kelpie.world.cells.bubblewrap import proven
 from kelpie.world.isolation import control_group_search
@@ -27,10 +27,10 @@ def isolation_report() -> dict[str, Any]:
 
 
 def print_isolation(told: dict[str, Any]) -> None:
-    print(told["note"])
+    say(told["note"])
     _print_tried("check", told["checks"])
-    print()
-    print(BUILDING)
+    say()
+    say(BUILDING)
     _print_tried("feature", told["machine"])
 
 

@@ -9,7 +9,7 @@ import typer
 
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
-from kelpie.cli.output import cell, print_facts, print_json, print_rows
+from kelpie.cli.output import cell, print_facts, print_json, print_rows, say
 from kelpie.core.access.credential_scopes import Scope
 from kelpie.core.errors import InvalidId, InvalidInput
 from kelpie.core.ids import KeyId
@@ -51,7 +51,7 @@ def create(
     if as_json:
         print_json(made)
         return
-    print("Save the key now; it is shown only once. Clients send it as 'Authorization: Bearer ...'.", file=sys.stderr)
+    say("Save the key now; it is shown only once. Clients send it as 'Authorization: Bearer ...'.", file=sys.stderr)
     print_facts({**_facts(made), "key": made["key"]})
 
 
@@ -81,7 +81,7 @@ def revoke(key: Annotated[str, typer.Argument(help="Key id; see `kelpie keys lis
     except InvalidId:
         raise InvalidInput("KEY", f"'{key[:80]}' is not a key id; see `kelpie keys list`") from None
     gone = client(url).delete(path("kelpie", "keys", key))
-    print(f"Revoked key {cell(gone['name'])} ({gone['id']}).")
+    say(f"Revoked key {cell(gone['name'])} ({gone['id']}).")
 
 
 def _facts(key: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.output import say
 from kelpie.cli.server.discovery import LOG_FILE
+from kelpie.core.printable_text import escaped, escaped_json
 from kelpie.core.settings.settings import Settings
 from kelpie.observe.log_lines import as_text
 from kelpie.world.files.data_dir import absolute_path
@@ -28,14 +30,14 @@ def logs(settings: Settings, count: int, *, follow: bool, level: Level, as_json:
         tail = LogTail(path)
         last = tail.last(count)
         if not last and not follow:
-            print(f"No log file at {path}. A server in the foreground logs to its terminal.", file=sys.stderr)
+            say(f"No log file at {path}. A server in the foreground logs to its terminal.", file=sys.stderr)
         _print(last, level, as_json)
         if follow:
             _print(tail.added(), level, as_json)
     except KeyboardInterrupt:
         return OK
     except OSError as error:
-        print(f"kelpie: {path} cannot be read: {error.strerror}", file=sys.stderr)
+        say(f"kelpie: {path} cannot be read: {error.strerror}", file=sys.stderr)
         return ERROR
     return OK
 
@@ -46,7 +48,10 @@ def _print(lines: Iterable[str], level: Level, as_json: bool) -> None:
     for line in lines:
         event = _event(line)
         if event is None or event["level"] in wanted:
-            print(line if as_json or event is None else as_text(None, "", event), flush=True)
+            if event is None:
+                say(escaped(line), flush=True)
+            else:
+                say(escaped_json(line) if as_json else as_text(None, "", event), flush=True)
 
 
 def _event(line: str) -> dict[str, Any] | None:

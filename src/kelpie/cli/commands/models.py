@@ -11,7 +11,7 @@ import typer
 
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
-from kelpie.cli.output import cell, print_json, print_rows, waiting
+from kelpie.cli.output import cell, print_json, print_rows, say, waiting
 
 commands = group("List, check, pull and remove models.", "models list", "models check kelpie/demo")
 
@@ -61,9 +61,9 @@ def check(handle: Handle, as_json: AsJson = False, url: Url = None) -> None:
     if as_json:
         print_json(answer)
     elif answer["ok"]:
-        print(f"{handle} answered: {cell(answer['answer'])}")
+        say(f"{handle} answered: {cell(answer['answer'])}")
     else:
-        print(f"kelpie: {handle} did not answer: {cell(answer['error'])}", file=sys.stderr)
+        say(f"kelpie: {handle} did not answer: {cell(answer['error'])}", file=sys.stderr)
     raise typer.Exit(0 if answer["ok"] else ERROR)
 
 
@@ -74,16 +74,16 @@ def pull(handle: Handle, url: Url = None) -> None:
     events = (event for _, event in heard if event.get("message_type") != "ping")
     trouble = _show_bar(events) if sys.stdout.isatty() else _show_lines(events)
     if trouble:
-        print(f"kelpie: {cell(trouble)}", file=sys.stderr)
+        say(f"kelpie: {cell(trouble)}", file=sys.stderr)
         raise typer.Exit(ERROR)
-    print(f"Pulled {handle}.")
+    say(f"Pulled {handle}.")
 
 
 @commands.command(epilog=examples("models remove ollama/qwen3:8b"))
 def remove(handle: Handle, url: Url = None) -> None:
     """Remove a model from a local server (Ollama, LocalAI)."""
     client(url).post(f"{PATH}/remove", {"handle": handle}, CHECK_S)
-    print(f"Removed {handle}.")
+    say(f"Removed {handle}.")
 
 
 def abilities(model: dict[str, Any]) -> str:
@@ -112,7 +112,7 @@ def _show_lines(events: Iterable[dict[str, Any]]) -> str | None:
         done = f" {event['completed'] * 10 // event['total'] * 10} %" if event["total"] and event["completed"] else ""
         line = f"{cell(event['status'])}{done}"
         if line != last:
-            print(line, flush=True)
+            say(line, flush=True)
         last = line
     return None
 

@@ -7,7 +7,7 @@ import typer
 from kelpie.cli import permission_options as options
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, path
-from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.cli.output import print_facts, print_json, print_rows, say
 from kelpie.core.permissions.call_records import CallOutcome
 
 
@@ -39,7 +39,7 @@ def permissions(
         print_json(shown)
         return
     print_facts({"own permissions": options.permits_line(shown["kelpie_permissions"])})
-    print()
+    say()
     rows = [
         (
             each["name"],
@@ -64,6 +64,7 @@ def limits(
     cpu_share: options.CpuShare = None,
     processes: options.Processes = None,
     output_mb: options.OutputMb = None,
+    scratch_mb: options.ScratchMb = None,
     clear: options.Clear = False,
     as_json: AsJson = False,
     url: Url = None,
@@ -79,6 +80,7 @@ def limits(
         cpu_share=cpu_share,
         processes=processes,
         output_mb=output_mb,
+        scratch_mb=scratch_mb,
     )
     options.check_clear(clear, given)
     found = find(server, agent)

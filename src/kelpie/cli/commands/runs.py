@@ -8,7 +8,7 @@ from kelpie.cli import budget_text
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.cancel_report import print_cancelled
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
-from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.cli.output import print_facts, print_json, print_rows, say
 
 commands = group(
     "List, show and cancel runs. Every turn of an agent is a run.", "runs list --agent demo", "runs list --active"
@@ -69,7 +69,7 @@ def show(
             "cost": budget_text.dollars(usage["kelpie_cost_usd"]),
         }
     )
-    print()
+    say()
     print_rows(
         ("step", "model", "status", "input tokens", "output tokens", "cost", "error"),
         [
@@ -79,7 +79,7 @@ def show(
         ],
         "No finished steps.",
     )  # fmt: skip
-    print()
+    say()
     print_rows(("message", "text"), [(each["message_type"], text_of(each)) for each in messages], "No messages.")
 
 

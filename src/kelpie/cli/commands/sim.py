@@ -1,12 +1,11 @@
 """`kelpie sim`: runs scenarios of the simulation. No other module of the product imports it."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.output import counted, print_rows
+from kelpie.cli.output import counted, print_json, print_rows, say
 from kelpie.core.errors import InvalidInput
 from kelpie.observe import logs
 from kelpie.sim.faults import Aim
@@ -33,12 +32,12 @@ def list_scenarios(*, as_json: bool) -> int:
     """Prints every scenario with the faults it names and the places where they fire."""
     found = {name: _places(scenario.named) for name, scenario in SCENARIOS.items()}
     if as_json:
-        print(json.dumps(found))
+        print_json(found, indent=None)
         return OK
     for name, faults in found.items():
-        print(name)
+        say(name)
         for fault, places in faults.items():
-            print(f"  {fault} at {', '.join(places)}")
+            say(f"  {fault} at {', '.join(places)}")
     return OK
 
 
@@ -48,16 +47,16 @@ def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
     report = play(_find(name), seed)
     last = report.notes[-min(events, EVENTS_MAX) :] if events > 0 else ()
     if as_json:
-        print(json.dumps(_facts(report) | {"last_events": list(last)}))
+        print_json(_facts(report) | {"last_events": list(last)}, indent=None)
     else:
-        print(f"{report.scenario} seed {report.seed}")
-        print(f"  schedule {report.policy}, {report.events} events, {report.virtual_s:.1f} virtual seconds")
-        print(f"  trace hash {report.trace_hash}")
+        say(f"{report.scenario} seed {report.seed}")
+        say(f"  schedule {report.policy}, {report.events} events, {report.virtual_s:.1f} virtual seconds")
+        say(f"  trace hash {report.trace_hash}")
         for fault, count in _fired(report).items():
-            print(f"  fired {count} times: {fault}")
+            say(f"  fired {count} times: {fault}")
         for event in last:
-            print(f"    {event}")
-        print(f"  broken: {report.broken}" if report.broken else "  all invariants held")
+            say(f"    {event}")
+        say(f"  broken: {report.broken}" if report.broken else "  all invariants held")
     return ERROR if report.broken else OK
 
 
@@ -71,7 +70,7 @@ def search_seeds(names: Sequence[str], seeds: str, *, broken_max: int, as_json: 
     _silence()
     found = [_search(scenario, span, broken_max, as_json=as_json) for scenario in wanted]
     if as_json:
-        print(json.dumps(found))
+        print_json(found, indent=None)
     else:
         print_rows(("FAULT", "POINT", "SCENARIO", "FIRED"), _table(found), "No fault fired.")
     return ERROR if any(each["broken"] or each["unfired"] for each in found) else OK
@@ -96,12 +95,12 @@ def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool)
             return
         broken.append(_facts(report))
         if not as_json:
-            print(f"{report.scenario} seed {report.seed}: {report.broken} (trace hash {report.trace_hash})", flush=True)
+            say(f"{report.scenario} seed {report.seed}: {report.broken} (trace hash {report.trace_hash})", flush=True)
 
     with counted(scenario.name, len(seeds)) as advance:
         done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), on_report=on_report)
     if not as_json:
-        print(_summary(done), flush=True)
+        say(_summary(done), flush=True)
     unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]
     fired = [{"fault": str(fault), "point": place, "times": count} for (fault, place), count in done.fired.items()]
     return {"scenario": scenario.name, "runs": done.runs, "broken": broken, "unfired": unfired, "fired": fired}

@@ -71,6 +71,7 @@ def policy(
     cpu_share: options.CpuShare = None,
     processes: options.Processes = None,
     output_mb: options.OutputMb = None,
+    scratch_mb: options.ScratchMb = None,
     clear: options.Clear = False,
     as_json: AsJson = False,
     url: Url = None,
@@ -86,6 +87,7 @@ def policy(
         cpu_share=cpu_share,
         processes=processes,
         output_mb=output_mb,
+        scratch_mb=scratch_mb,
     )
     options.check_clear(clear, permits, limits)
     if clear or permits is not None or limits is not None:

@@ -3,7 +3,7 @@
 import sys
 
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
-from kelpie.cli.output import waiting
+from kelpie.cli.output import say, waiting
 from kelpie.cli.server.discovery import running
 from kelpie.cli.server.first_password import ensure_password
 from kelpie.core.settings.settings import Settings
@@ -22,23 +22,23 @@ def start(settings: Settings) -> int:
     """Starts the server and waits until it answers; a running one is left alone. Raises ConfigurationError."""
     server = running(settings)
     if server is not None:
-        print(f"Kelpie is already running at {server.url} (process {server.pid}).")
+        say(f"Kelpie is already running at {server.url} (process {server.pid}).")
         return OK
     if told := ensure_password(settings):  # here and not by the child, whose words end in a file
-        print(told, flush=True)
+        say(told, flush=True)
     output = DataDir.open(settings.data_dir).path / OUTPUT
     child = Child(_SERVER, output)
     with waiting("Starting Kelpie ..."):
         answered = wait_until(lambda: child.ended() is not None or _answers(settings, child.pid), settings.start_s)
     if child.ended() is not None:
-        print(child.last_line() or f"kelpie: the server exited at once with code {child.ended()}", file=sys.stderr)
+        say(child.last_line() or f"kelpie: the server exited at once with code {child.ended()}", file=sys.stderr)
         return ERROR
     if not answered:
         ask_to_stop(child.pid)
-        print(f"kelpie: the server did not answer within {settings.start_s:.0f} s; see {output}", file=sys.stderr)
+        say(f"kelpie: the server did not answer within {settings.start_s:.0f} s; see {output}", file=sys.stderr)
         return ERROR
     server = running(settings)
-    print(f"Kelpie is running at {server.url if server else '?'} (process {child.pid}).")
+    say(f"Kelpie is running at {server.url if server else '?'} (process {child.pid}).")
     return OK
 
 
@@ -52,20 +52,20 @@ def stop(settings: Settings) -> int:
     """Asks the server to stop and waits until it has. Raises ConfigurationError."""
     server = running(settings)
     if server is None:
-        print(f"Kelpie is not running (data directory: {settings.data_dir}).")
+        say(f"Kelpie is not running (data directory: {settings.data_dir}).")
         return NOT_RUNNING
     try:
         ask_to_stop(server.pid)
     except PermissionError:
-        print(f"kelpie: process {server.pid} belongs to another user; ask that user or use sudo", file=sys.stderr)
+        say(f"kelpie: process {server.pid} belongs to another user; ask that user or use sudo", file=sys.stderr)
         return ERROR
     patience_s = settings.drain_s + STOP_SPARE_S
     with waiting("Waiting for running turns to finish ..."):
         gone = wait_until(lambda: not (_holds(settings, server.pid) or alive(server.pid)), patience_s)
     if not gone:
-        print(f"kelpie: process {server.pid} is still running after {patience_s:.0f} s", file=sys.stderr)
+        say(f"kelpie: process {server.pid} is still running after {patience_s:.0f} s", file=sys.stderr)
         return ERROR
-    print("Stopped Kelpie.")
+    say("Stopped Kelpie.")
     return OK
 
 

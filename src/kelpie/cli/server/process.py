@@ -7,6 +7,7 @@ import gc
 import sys
 
 from kelpie.cli.exit_codes import OK
+from kelpie.cli.output import say
 from kelpie.cli.server.discovery import LOG_FILE, address_of
 from kelpie.cli.server.first_password import ensure_password
 from kelpie.core.access.hosts import is_loopback
@@ -19,6 +20,7 @@ from kelpie.world.clock import SystemClock
 from kelpie.world.files.data_dir import DataDir
 from kelpie.world.files.log_file import RotatedFile
 from kelpie.world.files.settings_file import Flags, check_exposure, load
+from kelpie.world.open_files import raise_open_files_limit
 
 # A turn that goes well leaves no reference cycle, so the collector finds nothing and only costs: with Python's own
 # thresholds it took an eighth of the CPU of 500 turns at once, and stopped all of them for 0.2 s at a time
@@ -29,6 +31,8 @@ GC_THRESHOLD = (2_000, 10, 50)
 # The database writer thread gives the interpreter away with every statement, and waits this long to get it back from a
 # busy event loop. With Python's 5 ms the median of 500 turns at once was a third longer on a busy machine.
 SWITCH_S = 0.001
+
+OPEN_FILES_FEW = 4096  # below it a server with many clients runs out of connections
 
 _log = logs.get("cli")
 
@@ -63,12 +67,17 @@ def _serve(found: ResolvedSettings) -> int:
         _log.info("settings_file_loaded", "Settings file loaded", path=found.file)
     try:
         if told := ensure_password(settings):
-            print(told, file=sys.stderr, flush=True)
+            say(told, file=sys.stderr, flush=True)
         if not is_loopback(settings.host):
             _log.warning(
                 "server_exposed",
                 "Other machines can reach this server, and connections are not encrypted",
                 host=settings.host,
+            )
+        open_files = raise_open_files_limit()
+        if open_files < OPEN_FILES_FEW:
+            _log.warning(
+                "open_files_limit_low", "This process may open few files, so few clients can connect", limit=open_files
             )
         kelpie = open_kelpie(settings)
 

@@ -1,8 +1,7 @@
 """`kelpie server status`: scripts call it often, so this module and all it imports stay small."""
 
-import json
-
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
+from kelpie.cli.output import print_json, say
 from kelpie.cli.server.discovery import running
 from kelpie.world.files.settings_file import load
 from kelpie.world.http.health_probe import version_at
@@ -15,13 +14,13 @@ def status(*, as_json: bool = False) -> int:
     version = version_at(server.url) if server else None
     if as_json:
         known = {"url": server.url if server else None, "pid": server.pid if server else None, "version": version}
-        print(json.dumps({"running": version is not None, **known, "data_dir": settings.data_dir}))
+        print_json({"running": version is not None, **known, "data_dir": settings.data_dir}, indent=None)
     elif server is None:
-        print(f"Kelpie is not running (data directory: {settings.data_dir}).")
+        say(f"Kelpie is not running (data directory: {settings.data_dir}).")
     elif version is None:
-        print(f"Kelpie (process {server.pid}) does not answer at {server.url}.")
+        say(f"Kelpie (process {server.pid}) does not answer at {server.url}.")
     else:
-        print(f"Kelpie {version} is running at {server.url} (process {server.pid}).")
+        say(f"Kelpie {version} is running at {server.url} (process {server.pid}).")
     if server is None:
         return NOT_RUNNING
     return ERROR if version is None else OK

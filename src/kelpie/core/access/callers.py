@@ -27,7 +27,8 @@ class Caller:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     operator: bool = False
     key_id: str | None = None  # the API key or access token that was shown, if it was one
-    sees_secrets: bool = True  # a read-only caller, or one on a web page, does not see the secrets of an agent
+    sees_secrets: bool = True  # a read-only caller, or one on a web page, sees no secrets
+    web_page: bool = False  # it has an access token, which whoever uses the page can read
     passport: Passport | None = None  # of the tool whose code asks, if it is one
 
 

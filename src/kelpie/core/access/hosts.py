@@ -1,15 +1,14 @@
-"""Hosts: checks for loopback and public addresses, and the origin that a browser sees in an address."""
+"""Hosts: checks for loopback and callback addresses, and the origin that a browser sees in an address."""
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from kelpie.core.errors import ConfigurationError, InvalidInput
+from kelpie.core.public_addresses import is_address, is_public
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _INSIDE = (".localhost", ".local", ".internal")
 _OCTETS = frozenset(str(number) for number in range(256))
 _PORTS = {"http": 80, "https": 443}
-_NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_loopback(host: str) -> bool:
@@ -18,31 +17,6 @@ def is_loopback(host: str) -> bool:
         return True
     first, *rest = host.split(".")
     return first == "127" and len(rest) == 3 and all(part in _OCTETS for part in rest)
-
-
-def is_public(address: str) -> bool:
-    """Checks whether an IP address belongs to the internet, and not to this machine, a private network or the link.
-
-    An IPv6 address that only carries an IPv4 one counts as that IPv4 address.
-    """
-    found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv6Address):
-        found = _carried(found) or found
-    return found.is_global and not found.is_multicast and not found.is_reserved
-
-
-def _carried(address: IPv6Address) -> IPv4Address | None:
-    inside = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-    return IPv4Address(int(address) & 0xFFFFFFFF) if inside is None and address in _NAT64 else inside
-
-
-def is_address(host: str) -> bool:
-    """Checks whether a host is an IP address and not a name."""
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
 
 
 def check_callback(url: str, *, private: bool) -> None:

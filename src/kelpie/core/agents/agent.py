@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.access.identities import Identity
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.agents.groups import Group
@@ -82,6 +83,7 @@ class Secret:
     created_at: Micros
     updated_at: Micros
     description: str | None = None
+    unreadable: str | None = None  # why it cannot be decrypted; then the value is empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,11 @@ class Agent:
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
     version: int = 1
+
+    @property
+    def consumer(self) -> Consumer:
+        """The agent, as one that takes turns with others."""
+        return Consumer(self.organization_id, self.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Every layer must allow a call, so none can widen what another narrows.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from kelpie.core.permissions.quotas import NOTHING_USED, UNBOUNDED, Quota, QuotaUse
 from kelpie.core.permissions.tool_permissions import ANYTHING, Subject, ToolPatterns
@@ -89,12 +90,17 @@ OPEN = EffectivePermissions()
 def warrant(
     server: Policy, organization: Policy, permits: ToolPatterns | None, quota: Quota | None
 ) -> EffectivePermissions:
-    """The effective permissions of an agent; the same `OPEN` for all agents without any limits."""
+    """The effective permissions of an agent; the same for all agents that have nothing of their own."""
     if permits is None and quota is None and organization is NO_POLICY and server.open:
-        return OPEN  # as most are: nothing is made for them
+        return _without_layers(server.quota)  # as most are: nothing is made for them
     own = Policy(permits or ANYTHING, quota or UNBOUNDED)
     given = ((Layer.server, server), (Layer.organization, organization), (Layer.agent, own))
     layers = tuple((layer, policy) for layer, policy in given if not policy.open)
-    if not layers:
-        return OPEN
-    return EffectivePermissions(layers, server.quota.within(organization.quota).within(own.quota))
+    held = server.quota.within(organization.quota).within(own.quota)
+    return EffectivePermissions(layers, held) if layers else _without_layers(held)
+
+
+@lru_cache(maxsize=64)
+def _without_layers(quota: Quota) -> EffectivePermissions:
+    """Permissions without lists and hourly limits."""
+    return OPEN if quota == UNBOUNDED else EffectivePermissions(quota=quota)

@@ -24,10 +24,13 @@ class Quota:
     cpu_share: float | None = None  # of one core
     processes: int | None = None
     output_bytes: int | None = None
+    scratch_bytes: int | None = None
+    return_chars: int | None = None  # of a result, as the model sees it
 
     @property
     def open(self) -> bool:
-        return self == UNBOUNDED
+        """True if nothing must be counted: there are limits for one call at most."""
+        return self.tool_calls is None and self.tokens is None and self.cpu_us is None
 
     @property
     def counts_calls(self) -> bool:
@@ -52,9 +55,20 @@ class Quota:
         }
         return replace(confinement, **tighter) if tighter else confinement
 
+    def returned(self, chars: int) -> int:
+        """The characters of a result that a model sees, of those that its tool may return."""
+        return chars if self.return_chars is None else min(chars, self.return_chars)
+
 
 UNBOUNDED = Quota()
-_OF_ONE_CALL = ("memory_bytes", "wall_s", "cpu_share", "processes", "output_bytes")  # as a confinement names them
+_OF_ONE_CALL = (
+    "memory_bytes",
+    "wall_s",
+    "cpu_share",
+    "processes",
+    "output_bytes",
+    "scratch_bytes",
+)  # as a confinement names them
 _HOURLY = Budget(period=Period.hour)
 
 

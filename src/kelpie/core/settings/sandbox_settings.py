@@ -1,4 +1,4 @@
-"""Settings of the sandbox: the number of jobs that run at once, and of jobs that wait."""
+"""Settings of the sandbox: the number of jobs that run at once, their memory, and the number of jobs that wait."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,22 @@ class SandboxSettings:
     )
     sandbox_cells_max: int = setting(
         "sandbox.cells_max",
-        "Maximum number of sandboxes that run at once; each may use 256 MB unless its tool sets another limit.",
+        "Maximum number of sandboxes that run at once; each may use 256 MB unless its tool sets another limit. See "
+        "also `sandbox.memory_mb_max`.",
         "KELPIE_SANDBOX_CELLS_MAX",
         default=16,
         low=1,
         high=1024,
+    )
+    sandbox_memory_mb_max: int = setting(
+        "sandbox.memory_mb_max",
+        "Maximum sum in megabytes of the memory limits of all running sandboxes; 0 is three quarters of this machine's "
+        "memory. Half of it is for calls of models and clients, the rest for calls that come from other tools. A call "
+        "waits until its own limit fits.",
+        "KELPIE_SANDBOX_MEMORY_MB_MAX",
+        default=0,
+        low=0,
+        high=16 * 1024 * 1024,
     )
     workspace_mb_max: int = setting(
         "sandbox.workspace_mb_max",
@@ -36,7 +47,7 @@ class SandboxSettings:
     )
     sandbox_waiting_max: int = setting(
         "sandbox.waiting_max",
-        "Maximum number of calls that wait for a sandbox; further calls are refused.",
+        "Maximum number of calls of one organization that wait for a sandbox; further calls are refused.",
         "KELPIE_SANDBOX_WAITING_MAX",
         default=256,
         low=0,

@@ -60,6 +60,25 @@ class ServerSettings:
         "Database location: `sqlite:///path/to/file`. Defaults to a SQLite file in the data directory.",
         "KELPIE_DATABASE_URL",
     )
+    encryption_key: str | None = setting(
+        "encryption.key",
+        "Key that encrypts stored secrets: 32 bytes in base64. Several keys are separated by commas, the current one "
+        "first. Defaults to a generated key in `encryption.key_file`.",
+        "KELPIE_ENCRYPTION_KEY",
+        secret=True,
+    )
+    encryption_key_file: str | None = setting(
+        "encryption.key_file",
+        "File with the keys that encrypt stored secrets; the server creates it. Defaults to `keys/encryption.key` in "
+        "the data directory. Two servers must not share it.",
+        "KELPIE_ENCRYPTION_KEY_FILE",
+    )
+    encryption_key_lost: str | None = setting(
+        "encryption.key_lost",
+        "Id of an encryption key that you cannot restore. The server then starts without it; set the secrets that used "
+        "it again.",
+        "KELPIE_ENCRYPTION_KEY_LOST",
+    )
     log_level: str = setting(
         "server.log_level",
         "Log level: `debug`, `info`, `warning` or `error`.",
@@ -145,6 +164,16 @@ class ServerSettings:
         default=5,
         low=1,
         high=1000,
+    )
+    organization_share: float = setting(
+        "limits.organization_share",
+        "Largest share of the sandboxes, package installations, callbacks in flight and calls to a provider that one "
+        "organization may hold at once, of those that other organizations do not hold; the rest is kept for the "
+        "others. Not in force while the server has one organization; 1 lets an organization hold all, 0 one at a time.",
+        "KELPIE_ORGANIZATION_SHARE",
+        default=0.75,
+        low=0,
+        high=1,
     )
     trace_steps: int = setting(
         "server.trace_steps",

@@ -1,4 +1,4 @@
-"""Everything an operator can set: one record of six groups, the table of its fields, and the order of precedence.
+"""Everything an operator can set: one record of seven groups, the table of its fields, and the order of precedence.
 
 A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
 refused with its location. So is a file that would send a key from the environment to an address of the file's own:
@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.agent_settings import AgentSettings
+from kelpie.core.settings.connection_settings import ConnectionSettings
 from kelpie.core.settings.declaration import Setting, specs
 from kelpie.core.settings.model_settings import ModelSettings
 from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
@@ -22,8 +23,10 @@ from kelpie.core.settings.tool_settings import ToolSettings
 
 # Dataclasses collect the fields of their bases from the last to the first: the table begins with the server.
 @dataclass(frozen=True)
-class Settings(ProviderSettings, ModelSettings, ToolSettings, SandboxSettings, AgentSettings, ServerSettings):
-    """All settings as one record, from six groups that know nothing of each other."""
+class Settings(
+    ProviderSettings, ModelSettings, ToolSettings, SandboxSettings, AgentSettings, ConnectionSettings, ServerSettings
+):
+    """All settings as one record, from seven groups that know nothing of each other."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":

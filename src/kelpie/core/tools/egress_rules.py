@@ -1,7 +1,7 @@
 """Egress rules: the list of host names that code in a cell may reach over HTTP(S); it has no other network. Pure.
 
 `example.com` is that host at its usual ports, `*.example.com` every host below it, `example.com:8443` that port alone,
-`*` every host. No list opens an address that is not public; see `hosts.is_public`.
+`*` every host. No list opens an address that is not public; see `public_addresses.is_public`.
 """
 
 import re

@@ -1,14 +1,14 @@
 """MCP servers as records: the address of a server and its protocol. A record starts and connects nothing."""
 
-import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_ORGANIZATION, McpServerId, OrganizationId
+from kelpie.core.public_addresses import is_address, is_public
 from kelpie.core.time import Micros
 
 AUTHORIZATION = "Authorization"
@@ -53,6 +53,7 @@ class McpServer:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict[str, str])  # secrets that cannot be decrypted, and why
 
 
 def bare_token(text: str | None) -> str | None:
@@ -73,14 +74,11 @@ def check_address(field: str, url: str) -> str:
     host = (parts or "").lower()
     if host == "localhost" or host.endswith(".localhost"):
         raise InvalidInput(field, f"Non-public IP not allowed: {host} is this machine")
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
+    if not is_address(host):
         if _NUMBERS.fullmatch(host):
-            raise InvalidInput(field, f"'{host}' is not a plain IP address; write it as four decimal numbers") from None
+            raise InvalidInput(field, f"'{host}' is not a plain IP address; write it as four decimal numbers")
         return url
-    inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
-    if not (inner.is_global and address.is_global) or inner.is_multicast:
+    if not is_public(host):
         raise InvalidInput(field, f"Non-public IP not allowed: {host}")
     return url
 

@@ -41,3 +41,4 @@ class SandboxVariable:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    unreadable: str | None = None  # why the value cannot be decrypted; then it is empty

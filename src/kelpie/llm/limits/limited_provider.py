@@ -68,7 +68,7 @@ class LimitedProvider:
     ) -> AsyncGenerator[Event, None]:
         expected = self._expected(request, price)
         told = False
-        async with self.limiter.reserve(request.user or "", expected) as reservation:
+        async with self.limiter.reserve(request.consumer, expected) as reservation:
             try:
                 async with aclosing(self._inner.stream(request)) as events:
                     while True:

@@ -1,24 +1,29 @@
 """The limits of one provider, shared by all agents: concurrent calls, requests and tokens per minute, money per day.
 
-A call over a limit waits: in order within an agent, and the agents take turns, so that a busy one starves no other.
-Waiting is bounded in time and in number; a call that cannot fit in time is refused at once. Everything runs on the
-event loop's clock and in one thread. It must never let a newcomer pass a waiting call.
+A call over a limit waits: in order within an agent; the agents of an organization take turns, and so do the
+organizations, so that a busy one starves no other. One organization has only its share of the calls at once. Waiting is
+bounded in time, and in number for each organization; a call that cannot fit in time is refused at once. Everything runs
+on the event loop's clock and in one thread. It must never let a newcomer pass a waiting call, unless that one's
+organization has its share.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import Overloaded
 from kelpie.core.models.provider_limits import ProviderLimits
+from kelpie.fairness.fair_queue import FairQueue
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.limits.sliding_window import SlidingWindow, Slot
 
 MINUTE_S = 60.0
 DAY_S = 24 * 3600.0
 MICROS = 1_000_000  # of a dollar
-WAITING_MAX = 10_000
+WAITING_MAX = 2_000  # calls of one organization
 RETRY_AFTER_S = 1.0  # when it is unknown how soon a call in flight will end
 
 
@@ -49,10 +54,9 @@ class Reservation:
 
 
 class _Waiter:
-    __slots__ = ("agent", "future", "reservation")
+    __slots__ = ("future", "reservation")
 
-    def __init__(self, agent: str, reservation: Reservation, future: asyncio.Future[None]) -> None:
-        self.agent = agent
+    def __init__(self, reservation: Reservation, future: asyncio.Future[None]) -> None:
         self.reservation = reservation
         self.future = future
 
@@ -60,31 +64,35 @@ class _Waiter:
 class Limiter:
     """The limits of one provider. All calls come from one event loop."""
 
-    def __init__(self, provider: str, bounds: ProviderLimits, wait_s: float) -> None:
+    def __init__(
+        self, provider: str, bounds: ProviderLimits, wait_s: float, share: OrganizationShare | None = None
+    ) -> None:
+        """Without a share, one organization may have all calls at once."""
         self.bounds = bounds
         self._provider = provider
         self._wait_s = wait_s
         self._running = 0
+        self._running_of: Counter[str] = Counter()  # by organization
+        self._share = share
         self._requests = SlidingWindow(bounds.requests, MINUTE_S) if bounds.requests else None
         self._tokens = SlidingWindow(bounds.tokens or 2**62, MINUTE_S)
         self._micros = SlidingWindow(round((bounds.dollars or 2**31) * MICROS), DAY_S)
-        self._queues: dict[str, deque[_Waiter]] = {}  # by agent
-        self._turns: deque[str] = deque()  # agents with waiting calls; the first is next
-        self._waiting = 0
+        self._queue: FairQueue[_Waiter] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def reserve(self, agent: str, cost: Cost) -> AsyncGenerator[Reservation, None]:
+    async def reserve(self, consumer: Consumer, cost: Cost) -> AsyncGenerator[Reservation, None]:
         """Reserves one call for this agent until the block is left. Raises Overloaded naming the limit."""
         reservation = Reservation(self, cost)
-        if self._turns or self._blocked(cost) is not None:
-            await self._wait(agent, reservation)
+        if len(self._queue) or self._has_share(consumer.organization) or self._blocked(cost) is not None:
+            await self._wait(consumer, reservation)
         else:
-            self._admit(reservation)
+            self._admit(consumer, reservation)
+            self._queue.record_turn(consumer)
         try:
             yield reservation
         finally:
-            self._running -= 1
+            self._leave(consumer)
             self._pump()
 
     def correct(self, reservation: Reservation, real: Cost) -> None:
@@ -104,7 +112,7 @@ class Limiter:
 
     @property
     def waiting(self) -> int:
-        return self._waiting
+        return len(self._queue)
 
     # --- capacity ------------------------------------------------------------------------------------------------
 
@@ -125,9 +133,23 @@ class Limiter:
             return f"{bounds.calls} calls at once", None
         return None
 
-    def _admit(self, reservation: Reservation) -> None:
+    def _has_share(self, organization: str) -> bool:
+        """Checks whether an organization has all the calls at once that it may have beside the others."""
+        calls, share = self.bounds.calls, self._share
+        if calls is None or share is None:
+            return False
+        return not share.allows(self._running_of[organization], 1, calls - self._running)
+
+    def _leave(self, consumer: Consumer) -> None:
+        self._running -= 1
+        self._running_of[consumer.organization] -= 1
+        if not self._running_of[consumer.organization]:
+            del self._running_of[consumer.organization]
+
+    def _admit(self, consumer: Consumer, reservation: Reservation) -> None:
         now = _now()
         self._running += 1
+        self._running_of[consumer.organization] += 1
         if self._requests is not None:
             self._requests.add(1, now)
         reservation.slots = (
@@ -137,73 +159,60 @@ class Limiter:
 
     # --- waiting -------------------------------------------------------------------------------------------------
 
-    async def _wait(self, agent: str, reservation: Reservation) -> None:
+    async def _wait(self, consumer: Consumer, reservation: Reservation) -> None:
         now = _now()
         blocked = self._blocked(reservation.cost)
-        too_late = blocked is not None and blocked[1] is not None and blocked[1] > now + self._wait_s
-        if too_late or self._waiting >= WAITING_MAX:
+        if blocked is not None and blocked[1] is not None and blocked[1] > now + self._wait_s:
             raise self._refusal(blocked)
-        waiter = _Waiter(agent, reservation, asyncio.get_running_loop().create_future())
-        self._join(waiter)
+        if self._queue.count(consumer.organization) >= WAITING_MAX:
+            raise self._refusal((f"{WAITING_MAX} calls of this organization are already waiting", None))
+        waiter = _Waiter(reservation, asyncio.get_running_loop().create_future())
+        self._queue.add(consumer, waiter)
+        self._pump()
         try:
             async with asyncio.timeout(self._wait_s):
                 await waiter.future
         except TimeoutError:
             if reservation.slots is not None:  # it came with the last moment
                 return
-            raise self._refusal(self._blocked(reservation.cost)) from None
+            share = f"this organization's share of {self.bounds.calls} calls at once"
+            raise self._refusal(self._blocked(reservation.cost) or (share, None)) from None
         except BaseException:  # raised again
             if reservation.slots is not None:  # let in, and cancelled before it knew
-                self._running -= 1
+                self._leave(consumer)
                 reservation.settle(Cost())
             raise
         finally:
             if reservation.slots is None:
-                self._leave(waiter)
+                self._queue.remove(consumer, waiter)
             self._pump()
 
-    def _refusal(self, blocked: tuple[str, float | None] | None) -> Overloaded:
-        name, moment = blocked or (f"{self._waiting} calls are already waiting", None)
+    def _refusal(self, blocked: tuple[str, float | None]) -> Overloaded:
+        name, moment = blocked
         after_s = RETRY_AFTER_S if moment is None else max(RETRY_AFTER_S, moment - _now())
         return Overloaded(f"The limit of {self._provider} is reached: {name}. Try again in {after_s:.0f} s.", after_s)
-
-    def _join(self, waiter: _Waiter) -> None:
-        queue = self._queues.get(waiter.agent)
-        if queue is None:
-            queue = self._queues[waiter.agent] = deque()
-            self._turns.append(waiter.agent)
-        queue.append(waiter)
-        self._waiting += 1
-        self._pump()
-
-    def _leave(self, waiter: _Waiter) -> None:
-        queue = self._queues[waiter.agent]
-        queue.remove(waiter)
-        self._waiting -= 1
-        if not queue:
-            del self._queues[waiter.agent]
-            self._turns.remove(waiter.agent)
 
     def _pump(self) -> None:
         """Admits waiting calls as long as the limits allow; sets a timer for the moment at which they will again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._turns:
-            agent = self._turns[0]
-            waiter = self._queues[agent][0]
+        while (found := self._next()) is not None:
+            consumer, waiter = found
             blocked = self._blocked(waiter.reservation.cost)
             if blocked is not None:
                 if blocked[1] is not None:
                     self._timer = asyncio.get_running_loop().call_at(blocked[1], self._pump)
                 return
-            self._leave(waiter)
-            if agent in self._queues:  # its next one waits until all others had their turn
-                self._turns.remove(agent)
-                self._turns.append(agent)
-            self._admit(waiter.reservation)
+            self._queue.serve(consumer, waiter)
+            self._admit(consumer, waiter.reservation)
             if not waiter.future.done():
                 waiter.future.set_result(None)
+
+    def _next(self) -> tuple[Consumer, _Waiter] | None:
+        """The call whose turn it is; organizations that have their share are passed over."""
+        found = self._queue.next_of_each()
+        return next((each for each in found if not self._has_share(each[0].organization)), None)
 
 
 def _now() -> float:

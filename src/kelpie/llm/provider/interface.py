@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from kelpie.core.access.consumers import SERVER, Consumer
 from kelpie.core.conversations.messages import Message, Part, ToolCall, Usage
 
 
@@ -47,6 +48,7 @@ class Request:
     deltas: bool = False  # true if the caller wants tokens as they come
     user: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    consumer: Consumer = SERVER  # who takes turns with others for the limits of the provider
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.catalog import known_models
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.limits.limited_provider import PRICES_VARIABLE
@@ -63,11 +64,17 @@ class ProviderReport:
 class Models:
     """All providers of this server. Raises ConfigurationError when a provider's settings are wrong."""
 
-    def __init__(self, world: World, settings: Settings, providers: Sequence[Provider] | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        providers: Sequence[Provider] | None = None,
+        share: OrganizationShare | None = None,
+    ) -> None:
         self._world = world
         self.prices = Prices(parse_prices(PRICES_VARIABLE, settings.model_prices))
         made = (
-            make_providers(world, settings, self.prices)
+            make_providers(world, settings, self.prices, share)
             if providers is None
             else [ConfiguredProvider(provider) for provider in providers]
         )

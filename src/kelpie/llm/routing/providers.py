@@ -3,13 +3,14 @@
 A provider is enabled when its key or its address is set. The table also names the setting for one that is not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.models.provider_limits import ProviderLimits, parse_handles, parse_limits
 from kelpie.core.settings.settings import Settings
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.demo.provider import DemoProvider
 from kelpie.llm.limits.limited_provider import LIMITS_VARIABLE, LimitedProvider
@@ -81,7 +82,9 @@ class ConfiguredProvider:
         return self.limited or self.provider
 
 
-def make_providers(world: World, settings: Settings, prices: Prices) -> list[ConfiguredProvider]:
+def make_providers(
+    world: World, settings: Settings, prices: Prices, share: OrganizationShare | None = None
+) -> list[ConfiguredProvider]:
     """The providers that are set up, with their limits. Raises ConfigurationError."""
     bounds = _bounds(settings)
     made = [ConfiguredProvider(DemoProvider(embedder=world.embedder))]
@@ -89,7 +92,8 @@ def make_providers(world: World, settings: Settings, prices: Prices) -> list[Con
         endpoint = _endpoint(offer, settings)
         if endpoint is not None:
             make = _maker(world, offer, endpoint, settings)
-            made.append(_within(make, offer.name, bounds.get(offer.name), prices, settings, world.random))
+            limiter = _limiter(offer.name, bounds, settings, share)
+            made.append(_within(make, limiter, prices, settings, world.random))
     return made
 
 
@@ -150,17 +154,24 @@ def _maker(world: World, offer: Offer, endpoint: Endpoint, settings: Settings) -
 
 def _within(
     make: Callable[[RetryLimits], Provider],
-    name: str,
-    bounds: ProviderLimits | None,
+    limiter: Limiter | None,
     prices: Prices,
     settings: Settings,
     random: Random,
 ) -> ConfiguredProvider:
     limits = _limits(settings)
-    if bounds is None:
+    if limiter is None:
         return ConfiguredProvider(make(limits))
-    limiter, provider = Limiter(name, bounds, settings.provider_wait_s), make(replace(limits, attempts=1))
+    provider = make(replace(limits, attempts=1))
     return ConfiguredProvider(provider, LimitedProvider(provider, limiter, limits, prices, random))
+
+
+def _limiter(
+    name: str, bounds: Mapping[str, ProviderLimits], settings: Settings, share: OrganizationShare | None
+) -> Limiter | None:
+    """None for a provider without limits."""
+    found = bounds.get(name)
+    return None if found is None else Limiter(name, found, settings.provider_wait_s, share)
 
 
 def _limits(settings: Settings) -> RetryLimits:

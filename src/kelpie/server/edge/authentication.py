@@ -87,7 +87,7 @@ def credential_of(headers: Mapping[bytes, str]) -> str | None:
 
 
 def address_of(scope: Scope) -> str:
-    """The address of the client; proxy headers are not trusted."""
+    """The address of the client; `forwarded_client.py` has put it there if a trusted proxy is in between."""
     client = scope.get("client")
     return client[0] if client else ""
 

@@ -85,6 +85,7 @@ class RequestLog:
                 "HTTP request",
                 method=scope["method"],
                 path=scope["path"],
+                client=scope["client"][0] if scope.get("client") else None,
                 status=status,
                 took_ms=took_ms,
             )

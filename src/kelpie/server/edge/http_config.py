@@ -8,11 +8,12 @@ from starlette.types import ASGIApp
 from kelpie.server.edge.http_protocol import BoundedProtocol
 
 
-def http_config(app: ASGIApp, **own: Any) -> uvicorn.Config:
-    """Options common to all listeners, with the `own` options of one."""
+def http_config(app: ASGIApp, protocol: Any = BoundedProtocol, **own: Any) -> uvicorn.Config:
+    """Options common to all listeners, with the protocol (or a function that makes it) and the `own` options of
+    one."""
     return uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,

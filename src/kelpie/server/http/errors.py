@@ -32,10 +32,12 @@ from kelpie.core.errors import (
     NotFound,
     Overloaded,
     PendingApproval,
+    SecretUnreadable,
     StorageError,
     TurnBroken,
     Unauthorized,
 )
+from kelpie.core.tools.sandbox_caps import CapExceeded
 from kelpie.observe import logs
 from kelpie.server.http.json_answer import JsonAnswer
 
@@ -60,6 +62,7 @@ class PartialFailure(KelpieError):
 
 _STATUS: dict[type[KelpieError], int] = {
     Unprocessable: 422,
+    CapExceeded: 422,
     InvalidInput: 400,
     Unauthorized: 401,
     Forbidden: 403,
@@ -70,6 +73,7 @@ _STATUS: dict[type[KelpieError], int] = {
     CallerError: 400,
     ConfigurationError: 400,
     Damaged: 500,
+    SecretUnreadable: 500,
     StorageError: 503,
     ActivationFailed: 503,
     TurnBroken: 503,

@@ -24,7 +24,7 @@ class JsonRequest(Request):
 
     async def json(self) -> Any:
         document = parse(await self.body())
-        route_access.check_body(self.scope.get("pass"), document)
+        route_access.check_body(self.scope.get("pass"), self.scope["path"], document)
         return document
 
 

@@ -20,15 +20,19 @@ _ADMIN = (
     "/v1/admin/",
     "/v1/kelpie/data",
     "/v1/kelpie/keys",
-    "/v1/kelpie/models/pull",
-    "/v1/kelpie/models/remove",
     "/v1/kelpie/policy",
 )
+# What concerns all organizations at once.
+_OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 
-_HOLDS = frozenset({"kelpie_permissions", "kelpie_limits", "kelpie_budget"})  # fields of an agent
+# Fields of an agent that hold it back. A credential for some agents may not change them, not even to nothing.
+_RULES = frozenset({"kelpie_permissions", "kelpie_limits", "kelpie_budget", "tool_rules", "tool_ids", "tools"})
+_RULING = frozenset({"attach", "detach", "approval"})  # under /v1/agents/{agent_id}/tools
+
+_NO_RULES = "a key that is limited to specific agents may not change their tools, rules, permissions, limits or budget."
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: routes about messages, and routes that show the agent and its messages together.
@@ -45,9 +49,13 @@ def check(given: Authorization, method: str, path: str) -> None:
     """Raises Forbidden when the authorization does not cover this request."""
     if given.operator:
         return
+    if path.startswith(_OPERATOR):
+        raise Forbidden("Only the operator may do this; authenticate with the server password.")
     if given.grants is not None:
         _check_grants(given, method, path)
-    if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
+    if given.hostname is not None:
+        _check_page(path)
+    elif (scope := scope_for(method, path)) not in given.scopes:
         raise Forbidden(f"This request needs a key with the scope '{scope}'.")
 
 
@@ -92,25 +100,24 @@ def only_writes(method: str, path: str) -> bool:
     return not reads and not runs_a_tool and (rest not in _SENDING or rest == ("messages", "async"))
 
 
-def check_body(given: Authorization | None, document: Any) -> None:
-    """Raises HTTPException when a credential for some agents brings in something of the whole organization, or lets an
-    agent do or spend more.
+def check_body(given: Authorization | None, path: str, document: Any) -> None:
+    """Raises HTTPException when a credential for some agents brings in something of the whole organization, or changes
+    the rules that hold an agent back.
 
-    To give an agent a block or an archive is to read it, so such a credential may not; nor may it loosen the limits of
-    an agent. FastAPI reads bodies itself and lets no other kind of error through.
+    To give an agent a block or an archive is to read it, so such a credential may not. FastAPI reads bodies itself and
+    lets no other kind of error through.
     """
     if given is None or given.grants is None or not isinstance(document, dict):
         return
     for name, value in document.items():
+        if name in _RULES:
+            raise HTTPException(403, f"{name}: {_NO_RULES}")
         if name.endswith("_ids") and value:
             raise HTTPException(
                 403, f"{name}: a key that is limited to specific agents may not attach anything to them."
             )
-        if name in _HOLDS:
-            raise HTTPException(
-                403,
-                f"{name}: a key that is limited to specific agents may not change their permissions, limits or budget.",
-            )
+    if given.hostname is not None and path.rstrip("/").endswith("/summarize") and "compaction_settings" in document:
+        raise HTTPException(403, "compaction_settings: an access token may not set this field; omit it.")
 
 
 def scope_for(method: str, path: str) -> Scope:
@@ -126,6 +133,8 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
     """The access that is required for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
     parts = [part for part in rest if part]
     if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
+        return None
+    if method not in _READING and parts[:1] == ["tools"] and len(parts) == 3 and parts[1] in _RULING:
         return None
     if parts and parts[-1] in _SHOWS_BOTH:
         return _BOTH
@@ -145,9 +154,21 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
         raise Forbidden("This key is limited to specific agents, and this agent is not one of them.")
     needed = access_for(method, parts[4:])
     if needed is None:
-        raise Forbidden("A key that is limited to specific agents may not attach anything to them.")
+        raise Forbidden(
+            "A key that is limited to specific agents may not attach anything to them, nor change their tools or rules."
+        )
     if missing := sorted(needed - granted):
         raise Forbidden(f"This key lacks {' and '.join(missing)} for this agent.")
+
+
+def _check_page(path: str) -> None:
+    """Raises Forbidden for what a web page may not do with an agent, whatever its token allows.
+
+    Running a tool goes past its approval, and `generate` past the agent's prompt.
+    """
+    rest = [part for part in path.split("/") if part][3:]
+    if rest == ["generate"] or (len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run")):
+        raise Forbidden("An access token may not do this; use an API key.")
 
 
 def _only_reads(path: str) -> bool:

@@ -54,12 +54,20 @@ class Event:
 
 
 class SimClient:
-    """One client. `server` returns the server that listens at the moment, None while the node is down."""
+    """One client. `server` returns the server that listens at the moment, None while the node is down; `headers` go
+    with each of its requests."""
 
-    def __init__(self, name: str, server: Callable[[], Server | None], faults: Faults) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: Callable[[], Server | None],
+        faults: Faults,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self._server = server
         self._faults = faults
+        self._headers = dict(headers or {})
 
     async def request(
         self,
@@ -89,7 +97,8 @@ class SimClient:
         body = b"" if json is None else json_format.dumps(json).encode()
         connection = server.accept(self.name)
         try:
-            await self._send(connection, _head(self.name, method, path, body, headers), body)
+            every = {**self._headers, **(headers or {})}
+            await self._send(connection, _head(self.name, method, path, body, every), body)
             if self._faults.fires(Fault.vanishing_client, "client.request", path):
                 raise ClientDisconnected(f"The client left after sending {method} {path}.")
             head = await connection.down.receive()

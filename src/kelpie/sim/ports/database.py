@@ -28,6 +28,7 @@ from kelpie.world.sqlite.group_commit import (
     in_doubt,
     run_group,
     run_read,
+    trouble_after,
 )
 
 WAITING_MAX = 10_000
@@ -60,6 +61,7 @@ class SimDatabase:
         self._waiting_max = waiting_max
         self._in_doubt: Callable[[], None] = lambda: None
         self._process = ProcessState()
+        self._trouble: StorageError | None = None
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
@@ -74,6 +76,9 @@ class SimDatabase:
 
     def when_in_doubt(self, tell: Callable[[], None]) -> None:
         self._in_doubt = tell
+
+    def trouble(self) -> StorageError | None:
+        return self._trouble
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
@@ -111,6 +116,7 @@ class SimDatabase:
         except PowerCut:
             self._cut()
             return
+        self._trouble = trouble_after(outcomes, self._trouble)
         del self._queue[: len(outcomes)]
         self._loop.note(f"commit {self._node} {len(outcomes)}")
         settled = list(zip(group, outcomes, strict=False))

@@ -56,13 +56,14 @@ _given_back: list[tuple[Connection, _Statements]] = []
 
 
 class Disk:
-    """One database, and the packages beside it. It outlives the nodes that use it, one after the other."""
+    """One database, and the packages and keys beside it. It outlives the nodes that use it, one after the other."""
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
         self.loads: list[tuple[str, float]] = []  # agents and when each had been loaded, for checks
         self.claims: set[tuple[str, int]] = set()  # agents and epochs of all claims on them, for checks
         self.package_disk = PackageDisk()
+        self.key_file: tuple[bytes, ...] = ()  # encryption keys
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()

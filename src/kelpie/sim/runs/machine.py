@@ -5,7 +5,7 @@ boot function is given; the `Machine` object itself belongs to no node and survi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kelpie.core.settings.settings import Settings
@@ -68,9 +68,9 @@ class Machine:
         """The result of the latest boot."""
         return self._app
 
-    def client(self, name: str = "client") -> SimClient:
-        """A client that connects to whichever life of the node is up."""
-        return SimClient(name, lambda: self._server, self.faults)
+    def client(self, name: str = "client", headers: Mapping[str, str] | None = None) -> SimClient:
+        """A client that connects to whichever life of the node is up. `headers` go with each of its requests."""
+        return SimClient(name, lambda: self._server, self.faults, headers)
 
     def start(self) -> None:
         """Switches the machine on and keeps it running."""

@@ -6,6 +6,7 @@ life and die with it.
 
 from collections.abc import Callable, Mapping
 
+from kelpie.core.encryption import KEY_BYTES
 from kelpie.sim.faults import Faults
 from kelpie.sim.loop.loop import SimLoop, running
 from kelpie.sim.loop.node import Node
@@ -18,6 +19,7 @@ from kelpie.sim.ports.disk import Disk
 from kelpie.sim.ports.embedder import SimEmbedder
 from kelpie.sim.ports.processes import Program, SimProcesses
 from kelpie.world.ids import SeededIds
+from kelpie.world.keyring import Key, Keyring
 from kelpie.world.world import World
 
 
@@ -57,4 +59,5 @@ class SimWorld:
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
             cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
+            keyring=Keyring([Key(bytes(KEY_BYTES))]),  # a scenario about keys gives its own
         )

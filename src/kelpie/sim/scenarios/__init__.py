@@ -23,9 +23,11 @@ from kelpie.sim.scenarios.records.agent_records import HOUSEHOLDS
 from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
+from kelpie.sim.scenarios.records.secrets import SECRETS
 from kelpie.sim.scenarios.records.tool_records import TOOLBOXES
 from kelpie.sim.scenarios.records.unknown_outcomes import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.tools.agent_messages import CORRESPONDENCE
+from kelpie.sim.scenarios.tools.fairness import FLOODED, FLOODED_SLOT
 from kelpie.sim.scenarios.tools.permissions import PERMITS
 from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
@@ -71,11 +73,14 @@ SCENARIOS: dict[str, Scenario] = {
         LANES,
         TOOLBOXES,
         SANDBOXED,
+        FLOODED,
+        FLOODED_SLOT,
         CALLBACKS,
         RENEWALS,
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,
+        SECRETS,
         DOUBTS,
         CUT_OFF,
         CANCELLING,

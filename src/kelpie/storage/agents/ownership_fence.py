@@ -52,6 +52,14 @@ def join(tx: Tx, node_id: str, address: str, expires_at: Micros) -> Node:
     return Node(node_id, int(tx.execute(_NODE, {"node_id": node_id}).scalar_one()))
 
 
+_REWRITE = update(nodes).where(nodes.c.id == bindparam("node_id")).values(address=nodes.c.address)
+
+
+def rewrite(tx: Tx, node: Node) -> None:
+    """Writes the row of this node again as it is; for checking that something can be written."""
+    tx.execute(_REWRITE, {"node_id": node.id})
+
+
 _NEW_HEAD = insert(agent_head)
 
 

@@ -5,8 +5,9 @@ A callback is scheduled by the commit that ends its run, so none is sent before 
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, func, select, update
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.ids import RunId
 from kelpie.core.time import Micros
 from kelpie.storage.tables import runs
@@ -20,13 +21,38 @@ class DueCallback:
     run_id: RunId
     url: str
     attempts: int
+    consumer: Consumer
 
 
 _OWE = update(runs).where(runs.c.id == bindparam("of_run")).values(callback_due_at=bindparam("due"))
+_R = runs.c
+_OLDEST = (_R.callback_due_at, _R.id)
+# Each agent's callbacks by age, then each organization's: the first of every agent, the second of every agent, and on.
+_BY_AGENT = (
+    select(
+        _R.id,
+        _R.callback_url,
+        _R.callback_attempts,
+        _R.callback_due_at,
+        _R.agent_id,
+        _R.organization_id,
+        func.row_number().over(partition_by=_R.agent_id, order_by=_OLDEST).label("turn"),
+    )
+    .where(_R.callback_due_at <= bindparam("now"))
+    .subquery()
+)
+_A = _BY_AGENT.c
+_BY_ORGANIZATION = select(
+    _BY_AGENT,
+    func.row_number()
+    .over(partition_by=_A.organization_id, order_by=(_A.turn, _A.callback_due_at, _A.id))
+    .label("place"),
+).subquery()
+_O = _BY_ORGANIZATION.c
 _DUE = (
-    select(runs.c.id, runs.c.callback_url, runs.c.callback_attempts)
-    .where(runs.c.callback_due_at <= bindparam("now"))
-    .order_by(runs.c.callback_due_at, runs.c.id)
+    select(_O.id, _O.callback_url, _O.callback_attempts, _O.agent_id, _O.organization_id)
+    .where(_O.place <= bindparam("each"))
+    .order_by(_O.place, _O.callback_due_at, _O.id)
     .limit(bindparam("most"))
 )
 _TRIED = (
@@ -47,10 +73,13 @@ def schedule(tx: Tx, run_id: RunId, at: Micros) -> None:
     tx.execute(_OWE, {"of_run": run_id, "due": at})
 
 
-def due(tx: Tx, now: Micros, most: int) -> list[DueCallback]:
-    """Callbacks that are due, the longest due first."""
-    rows = tx.execute(_DUE, {"now": now, "most": most})
-    return [DueCallback(RunId(row.id), row.callback_url, row.callback_attempts) for row in rows]
+def due(tx: Tx, now: Micros, each: int, most: int) -> list[DueCallback]:
+    """Callbacks that are due, at most `each` of one organization: its agents take turns, the longest due first."""
+    rows = tx.execute(_DUE, {"now": now, "each": each, "most": most})
+    return [
+        DueCallback(RunId(row.id), row.callback_url, row.callback_attempts, Consumer(row.organization_id, row.agent_id))
+        for row in rows
+    ]
 
 
 def record_attempt(

@@ -8,6 +8,7 @@ from kelpie.storage.tables.agents import agent_head, agent_secrets, agent_tags, 
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
+from kelpie.storage.tables.encryption import encryption_keys
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
     approvals,
@@ -59,6 +60,7 @@ __all__ = [
     "conversation_blocks",
     "conversation_shares",
     "conversations",
+    "encryption_keys",
     "entities",
     "fact_sources",
     "fact_states",

@@ -1,15 +1,20 @@
-"""MCP servers as rows. A server's name is unique in its organisation."""
+"""MCP servers as rows. A server's name is unique in its organisation. Token, variables and headers are encrypted."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from kelpie.core.errors import Conflict, NotFound
+from kelpie.core.encryption import SecretPlace
+from kelpie.core.errors import Conflict, NotFound, SecretUnreadable
 from kelpie.core.ids import McpServerId, OrganizationId
 from kelpie.core.tools.mcp_servers import McpConfig, McpServer, McpServerType
+from kelpie.storage.encryption.sealing import Sealing, text_of
 from kelpie.storage.tables import mcp_servers
 from kelpie.world.database import Tx
+from kelpie.world.keyring import Keyring
 
 LIST_MAX = 10_000
 
@@ -30,7 +35,7 @@ _UPDATE = (
 )
 
 
-def _to_row(server: McpServer) -> dict[str, Any]:
+def _to_row(server: McpServer, sealed: Mapping[str, str | None]) -> dict[str, Any]:
     config = server.config
     return {
         "id": server.id,
@@ -39,28 +44,59 @@ def _to_row(server: McpServer) -> dict[str, Any]:
         "server_type": config.server_type.value,
         "command": config.command,
         "args": list(config.args),
-        "env": None if config.env is None else dict(config.env),
         "server_url": config.server_url,
         "auth_header": config.auth_header,
-        "token": config.token,
-        "custom_headers": None if config.custom_headers is None else dict(config.custom_headers),
         "created_by_id": server.created_by_id,
         "last_updated_by_id": server.last_updated_by_id,
         "created_at": server.created_at,
         "updated_at": server.updated_at,
+        **sealed,
     }
 
 
-def _from_row(row: sa.Row[Any]) -> McpServer:
+def _sealed(tx: Tx, server: McpServer, sealing: Sealing) -> dict[str, str | None]:
+    """The secrets of a server as they are stored. Raises SecretUnreadable when there is no key."""
+    config = server.config
+    texts: dict[str, str | None] = {"token": config.token}
+    for name, pairs in (("env", config.env), ("custom_headers", config.custom_headers)):
+        texts[name] = None if pairs is None else orjson.dumps(dict(pairs)).decode()
+    if all(text is None for text in texts.values()):
+        return texts
+    key = sealing.key(tx)
+    return {
+        name: None if text is None else key.seal(_place(server.id, name), sealing.seed, text)
+        for name, text in texts.items()
+    }
+
+
+def _place(server_id: str, column: str) -> SecretPlace:
+    return SecretPlace(mcp_servers.name, server_id, column)
+
+
+def _opened(row: sa.Row[Any], name: str, keyring: Keyring, unreadable: dict[str, str]) -> str | None:
+    """The text of a secret; None if there is none, or if it cannot be read, which is then noted."""
+    stored = getattr(row, name)
+    if stored is None:
+        return None
+    try:
+        return text_of(keyring, _place(row.id, name), stored)
+    except SecretUnreadable as error:
+        unreadable[name] = str(error)
+        return None
+
+
+def _from_row(row: sa.Row[Any], keyring: Keyring) -> McpServer:
+    unreadable: dict[str, str] = {}
+    env, headers = (_opened(row, name, keyring, unreadable) for name in ("env", "custom_headers"))
     config = McpConfig(
         server_type=McpServerType(row.server_type),
         command=row.command,
         args=tuple(row.args),
-        env=row.env,
+        env=None if env is None else orjson.loads(env),
         server_url=row.server_url,
         auth_header=row.auth_header,
-        token=row.token,
-        custom_headers=row.custom_headers,
+        token=_opened(row, "token", keyring, unreadable),
+        custom_headers=None if headers is None else orjson.loads(headers),
     )
     return McpServer(
         id=McpServerId(row.id),
@@ -71,50 +107,58 @@ def _from_row(row: sa.Row[Any]) -> McpServer:
         organization_id=OrganizationId(row.organization_id),
         created_by_id=row.created_by_id,
         last_updated_by_id=row.last_updated_by_id,
+        unreadable=unreadable,
     )
 
 
-def get(tx: Tx, organization: OrganizationId, server_id: str, *, lock: bool = False) -> McpServer:
+def get(tx: Tx, organization: OrganizationId, server_id: str, keyring: Keyring, *, lock: bool = False) -> McpServer:
     """Raises NotFound."""
     row = tx.execute(_ONE_LOCKED if lock else _ONE, {"of_organization": organization, "of_server": server_id}).first()
     if row is None:
         raise NotFound("MCPServer", server_id[:80])
-    return _from_row(row)
+    return _from_row(row, keyring)
 
 
-def by_name(tx: Tx, organization: OrganizationId, name: str) -> McpServer:
+def by_name(tx: Tx, organization: OrganizationId, name: str, keyring: Keyring) -> McpServer:
     """Raises NotFound."""
     row = tx.execute(_NAMED, {"of_organization": organization, "of_name": name}).first()
     if row is None:
         raise NotFound("MCPServer", name[:80])
-    return _from_row(row)
+    return _from_row(row, keyring)
 
 
-def select(tx: Tx, organization: OrganizationId) -> list[McpServer]:
+def select(tx: Tx, organization: OrganizationId, keyring: Keyring) -> list[McpServer]:
     """All servers, oldest first."""
-    return [_from_row(row) for row in tx.execute(_ALL, {"of_organization": organization})]
+    return [_from_row(row, keyring) for row in tx.execute(_ALL, {"of_organization": organization})]
 
 
-def insert(tx: Tx, server: McpServer) -> None:
-    """Raises Conflict when the name is taken."""
+def insert(tx: Tx, server: McpServer, sealing: Sealing) -> None:
+    """Raises Conflict when the name is taken, and SecretUnreadable when there is no key."""
+    row = _to_row(server, _sealed(tx, server, sealing))
     try:
-        tx.execute(_INSERT, _to_row(server))
+        tx.execute(_INSERT, row)
     except IntegrityError as error:
         raise _name_conflict(server.server_name) from error
 
 
-def replace(tx: Tx, server: McpServer) -> None:
-    """Writes every field of an existing server. Raises Conflict when its new name is taken."""
+def replace(tx: Tx, server: McpServer, sealing: Sealing) -> None:
+    """Writes every field of an existing server.
+
+    Raises Conflict when its new name is taken, and SecretUnreadable when there is no key.
+    """
     taken = tx.execute(_NAMED, {"of_organization": server.organization_id, "of_name": server.server_name}).first()
     if taken is not None and taken.id != server.id:
         raise _name_conflict(server.server_name)
-    row = _to_row(server)
+    row = _to_row(server, _sealed(tx, server, sealing))
     tx.execute(_UPDATE, {f"new_{column.name}": row[column.name] for column in _CHANGEABLE} | {"of_server": server.id})
 
 
 def delete(tx: Tx, organization: OrganizationId, server_id: str) -> None:
     """Raises NotFound."""
-    tx.execute(_DELETE, {"of_server": get(tx, organization, server_id, lock=True).id})
+    row = tx.execute(_ONE_LOCKED, {"of_organization": organization, "of_server": server_id}).first()
+    if row is None:
+        raise NotFound("MCPServer", server_id[:80])
+    tx.execute(_DELETE, {"of_server": row.id})
 
 
 def _name_conflict(name: str) -> Conflict:

@@ -10,14 +10,15 @@ from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import approvals, contexts
 from kelpie.storage.tools import tools
 from kelpie.world.database import Tx
+from kelpie.world.keyring import Keyring
 
 
-def one(tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
+def one(tx: Tx, agent_id: AgentId, include: Include, keyring: Keyring) -> AgentView:
     """Raises NotFound."""
-    return many(tx, [agents.get(tx, agent_id)], include)[0]
+    return many(tx, [agents.get(tx, agent_id)], include, keyring)[0]
 
 
-def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
+def many(tx: Tx, found: Sequence[Agent], include: Include, keyring: Keyring) -> list[AgentView]:
     """Any number of agents: one statement per relation."""
     ids = [agent.id for agent in found]
     if not ids:
@@ -25,7 +26,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     seen_by = contexts.ids_of(tx, ids)
     blocks_of = block_attachments.of_agents(tx, ids) if include.blocks else {}
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
-    secrets_of = agent_secrets.of_agents(tx, ids) if include.secrets else {}
+    secrets_of = agent_secrets.of_agents(tx, ids, keyring) if include.secrets else {}
     identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}
     groups_of = groups.led_by(tx, ids) if include.managed_group else {}
     requests_of = approvals.requests_of(tx, ids) if include.pending_approval else {}

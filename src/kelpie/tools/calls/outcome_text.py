@@ -1,13 +1,14 @@
 """Text of the end of a job: for the model as a result, for clients with the tool's output."""
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
+from kelpie.core.tools.sandbox_caps import reduction
 from kelpie.sandbox.port import JobEnding, JobResult
 from kelpie.sandbox.runner_messages import read_answer
 from kelpie.tools.calls.interface import Outcome
 
 
-def outcome_of(name: str, ended: JobResult, held: Confinement) -> Outcome:
-    """The outcome of a call."""
+def outcome_of(name: str, ended: JobResult, held: Confinement, asked: Confinement) -> Outcome:
+    """The outcome of a call that was held to a confinement; its tool asked for another."""
     stdout, stderr = _printed(ended.stdout), _printed(ended.stderr)
     cpu, peak = ended.cpu_us or 0, ended.memory_peak_bytes or 0
     answer = read_answer(ended.result) if ended.result is not None and ended.how is JobEnding.finished else None
@@ -16,6 +17,8 @@ def outcome_of(name: str, ended: JobResult, held: Confinement) -> Outcome:
         return Outcome(text, stdout=stdout, stderr=stderr, value=answer.value, cpu_us=cpu, memory_peak_bytes=peak)
     said = answer.text if answer is not None else _why(ended, held)
     text = f"Error executing function {name}: {said}"
+    if less := reduction(asked, held):
+        text = f"{text}. {less}"
     printed = "".join(stderr) + (answer.traceback if answer is not None else "")
     told = (printed or text,)
     return Outcome(text, ok=False, stdout=stdout, stderr=told, cpu_us=cpu, memory_peak_bytes=peak)

@@ -29,12 +29,12 @@ class Precompute:
         """The vectors of a text that the agent is about to store."""
         default = await self.embeddings.default()
         models = await self.database.read(lambda tx: embedding_models.of_new(tx, call.agent.id, default))
-        embedded = await self.embeddings.of_stored(models, [text])
+        embedded = await self.embeddings.of_stored(models, [text], call.agent.consumer)
         return Precomputed(vectors=embedded.vectors.get(text, ()), lacking=embedded.lacking)
 
     async def of_passages(self, call: CallContext, query: PassageQuery) -> Precomputed:
         """The passages of the agent that are nearest to the query."""
-        found = await self._nearest(AgentPassageScope(call.agent.id, query))
+        found = await self._nearest(AgentPassageScope(call.agent.organization_id, call.agent.id, query))
         return Precomputed(passages=found.near, by_vectors=found.by_vectors, lacking=found.lacking)
 
     async def of_messages(self, call: CallContext, wanted: MessageSearch) -> Precomputed:

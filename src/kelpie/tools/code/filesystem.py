@@ -32,15 +32,24 @@ class Filesystem:
             raise ToolError(f"'operation' must be one of {', '.join(OPERATIONS)}.")
         if len(given.get("content", "")) > CONTENT_CHARS_MAX:
             raise ToolError(f"'content' has more than {CONTENT_CHARS_MAX} characters; write it in parts with 'append'.")
-        confinement = call.quota.confined(confined(tool.sandbox))
+        wanted = confined(tool.sandbox)
+        confinement = call.quota.confined(wanted)
         mount = await self._workspace.mount(call.agent.id)
         asked = function_call(PROGRAM, "perform", given)
         hops, meter = call.chain.hops, call.meter
-        job = SandboxJob(Runner.python, asked, mounts=(mount,), confinement=confinement, level=hops, meter=meter)
+        job = SandboxJob(
+            Runner.python,
+            asked,
+            mounts=(mount,),
+            confinement=confinement,
+            level=hops,
+            meter=meter,
+            consumer=call.agent.consumer,
+        )
         ended = await self._workspace.watched(call.agent.id, sandbox.run(job), meter)
         answer = read_answer(ended.result) if ended.result is not None else None
         if ended.how is not JobEnding.finished or answer is None:
-            return report(ended, confinement)
+            return report(ended, confinement, wanted)
         spent = ended.cpu_us, ended.memory_peak_bytes
         if not answer.ok:
             raise ToolError(_plainly(answer.text), cpu_us=spent[0], memory_peak_bytes=spent[1])

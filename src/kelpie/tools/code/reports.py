@@ -6,23 +6,29 @@ from typing import Any
 import orjson
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
+from kelpie.core.tools.sandbox_caps import reduction
 from kelpie.sandbox.port import JobEnding, JobResult
 from kelpie.tools.calls.interface import Outcome
 
 CHARS_MAX = 20_000  # of each stream; more would only push other things out of the prompt
 
 
-def report(ended: JobResult, confinement: Confinement, facts: Mapping[str, Any] | None = None) -> Outcome:
-    """The outcome of code that ended in any way; it is a success when its exit code is 0."""
+def report(
+    ended: JobResult, confinement: Confinement, asked: Confinement, facts: Mapping[str, Any] | None = None
+) -> Outcome:
+    """The outcome of code that ended in any way; it is a success when its exit code is 0. Its tool asked for another
+    confinement than it was held to."""
     told: dict[str, Any] = dict(facts or {})
     out, err = _text(ended.stdout), _text(ended.stderr)
     told["exit_code"] = ended.code if ended.how is JobEnding.finished else None
     told |= {"stdout": _cut(out), "stderr": _cut(err), "duration_ms": round(ended.duration_us / 1000)}
-    if note := _note(ended, confinement):
+    ok = ended.how is JobEnding.finished and ended.code == 0
+    notes = (_note(ended, confinement), None if ok else reduction(asked, confinement))
+    if note := " ".join(each for each in notes if each):
         told["note"] = note
     return Outcome(
         orjson.dumps(told).decode(),
-        ok=ended.how is JobEnding.finished and ended.code == 0,
+        ok=ok,
         stdout=(out,) if out else None,
         stderr=(err,) if err else None,
         cpu_us=ended.cpu_us,

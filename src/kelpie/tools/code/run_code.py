@@ -43,7 +43,8 @@ class CodeRunner:
             raise ToolError("Nothing was run: 'code' is empty.")
         named = arguments.get("language")
         language = Language(named) if named else detect(code)
-        confinement = call.quota.confined(confined(tool.sandbox, default_confinement(language)))
+        wanted = confined(tool.sandbox, default_confinement(language))
+        confinement = call.quota.confined(wanted)
         runner, asked = request(language, code)
         source_type = SOURCE_TYPES.get(language)
         async with AsyncExitStack() as stack:
@@ -51,13 +52,23 @@ class CodeRunner:
             if source_type is not None:  # packages that the operator has given the tool, and what the language needs
                 mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
             way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
-            job = SandboxJob(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops, call.meter)
+            job = SandboxJob(
+                runner,
+                asked,
+                way.env,
+                mounts,
+                confinement,
+                way.passport,
+                call.chain.hops,
+                call.meter,
+                call.agent.consumer,
+            )
             ended = await sandbox.run(job)
         if _is_missing(language, ended):
             told = _missing(language, guessed=not named)
             raise ToolError(told, cpu_us=ended.cpu_us, memory_peak_bytes=ended.memory_peak_bytes)
         facts = {"language": language.value} | ({} if named else {"detected": True})
-        return report(with_code(ended), confinement, facts)
+        return report(with_code(ended), confinement, wanted, facts)
 
 
 def required(sandbox: Sandbox | None) -> Sandbox:

@@ -36,7 +36,8 @@ class CodeWithTools:
         sandbox, code = required(self._sandbox), str(arguments["code"])
         if not code.strip():
             raise ToolError("Nothing was run: 'code' is empty.")
-        confinement = call.quota.confined(confined(tool.sandbox))
+        wanted = confined(tool.sandbox)
+        confinement = call.quota.confined(wanted)
         tools = await self._tools(call.agent.id)
         with self._callback.opened(tool, call, confinement.wall_s) as way:
             ended = await sandbox.run(
@@ -48,9 +49,10 @@ class CodeWithTools:
                     passport=way.passport,
                     level=call.chain.hops,
                     meter=call.meter,
+                    consumer=call.agent.consumer,
                 )
             )
-        return report(with_code(ended), confinement, {"language": "python"})
+        return report(with_code(ended), confinement, wanted, {"language": "python"})
 
     async def _tools(self, agent_id: AgentId) -> list[dict[str, Any]]:
         """The agent's tools but this one: code that ran itself would go on for ever."""

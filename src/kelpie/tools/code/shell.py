@@ -27,7 +27,8 @@ class Shell:
         sandbox, text = required(self._sandbox), str(arguments["command"])
         if not text.strip():
             raise ToolError("Nothing was run: 'command' is empty.")
-        confinement = call.quota.confined(confined(tool.sandbox))
+        wanted = confined(tool.sandbox)
+        confinement = call.quota.confined(wanted)
         mount = await self._workspace.mount(call.agent.id)
         with self._callback.opened(tool, call, confinement.wall_s) as way:
             job = SandboxJob(
@@ -39,5 +40,7 @@ class Shell:
                 passport=way.passport,
                 level=call.chain.hops,
                 meter=call.meter,
+                consumer=call.agent.consumer,
             )
-            return report(await self._workspace.watched(call.agent.id, sandbox.run(job), call.meter), confinement)
+            ended = await self._workspace.watched(call.agent.id, sandbox.run(job), call.meter)
+        return report(ended, confinement, wanted)

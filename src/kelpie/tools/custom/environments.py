@@ -1,4 +1,7 @@
-"""Packages of tools, ready to be mounted in cells: each set is installed once, and concurrent calls wait for it."""
+"""Packages of tools, ready to be mounted in cells: each set is installed once, and concurrent calls wait for it.
+
+Organizations take turns for installations: those that take long do not keep another organization waiting.
+"""
 
 import asyncio
 from collections import Counter
@@ -7,15 +10,20 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import ToolError
 from kelpie.core.tools.package_requirements import Index, RequiredPackages, needed
 from kelpie.core.tools.tools import Tool
+from kelpie.fairness.fair_slots import FairSlots, SlotLimits
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.observe import logs
 from kelpie.sandbox.port import Mount
 from kelpie.tools.custom.definition import is_python
 from kelpie.world.packages.store import Packages
 
-INSTALLS_AT_ONCE, INSTALLS_MAX = 2, 64  # sets of packages that are installed at once, and that wait together with them
+# Sets of packages that are installed at once, and those of one organization that wait together with them.
+INSTALLS_AT_ONCE, INSTALLS_MAX = 2, 64
+LIMITS = SlotLimits("package installation", INSTALLS_AT_ONCE, waiting_max=INSTALLS_MAX, wait_s=3600.0)
 PYTHON_PACKAGES = "/packages"
 NODE_PACKAGES = "/node_modules"  # where Node looks for the packages of any file
 TYPE_STRIPPER = {"name": "amaro", "version": "1.2.1"}  # for a Node that does not read TypeScript by itself
@@ -24,10 +32,11 @@ _log = logs.get("environments")
 
 
 class Environments:
-    def __init__(self, packages: Packages | None) -> None:
+    def __init__(self, packages: Packages | None, share: OrganizationShare | None = None) -> None:
         self._packages = packages  # None: this server installs nothing
         self._under_way: dict[RequiredPackages, asyncio.Task[str]] = {}
-        self._places = asyncio.Semaphore(INSTALLS_AT_ONCE)
+        self._waiting: Counter[str] = Counter()  # sets under way, by the organization that asked for them first
+        self._slots = FairSlots(LIMITS, share)
         self._in_use: Counter[str] = Counter()
 
     @property
@@ -44,7 +53,7 @@ class Environments:
         if not wanted.lines:
             yield ()
             return
-        place = await self._installed(wanted)
+        place = await self._installed(wanted, Consumer(tool.organization_id))
         self._in_use[place] += 1
         try:
             if wanted.index is Index.pip:
@@ -75,7 +84,7 @@ class Environments:
         """True if Node needs no help with TypeScript, or none that Kelpie could give it."""
         return self._packages is None or await self._packages.node_reads_types() is not False
 
-    async def _installed(self, wanted: RequiredPackages) -> str:
+    async def _installed(self, wanted: RequiredPackages, consumer: Consumer) -> str:
         if self._packages is None:
             names = ", ".join(wanted.lines)
             raise ToolError(
@@ -86,20 +95,24 @@ class Environments:
             return found
         task = self._under_way.get(wanted)
         if task is None:
-            if len(self._under_way) >= INSTALLS_MAX:
+            if self._waiting[consumer.organization] >= INSTALLS_MAX:
                 raise ToolError(f"{INSTALLS_MAX} package installations are already waiting; try again later")
-            task = asyncio.create_task(self._install(self._packages, wanted))
+            task = asyncio.create_task(self._install(self._packages, wanted, consumer))
             self._under_way[wanted] = task
-            task.add_done_callback(partial(self._done, wanted))
+            self._waiting[consumer.organization] += 1
+            task.add_done_callback(partial(self._done, wanted, consumer))
         return await asyncio.shield(task)  # who goes away does not take it from the others
 
-    def _done(self, wanted: RequiredPackages, task: asyncio.Task[str]) -> None:
+    def _done(self, wanted: RequiredPackages, consumer: Consumer, task: asyncio.Task[str]) -> None:
         self._under_way.pop(wanted, None)
+        self._waiting[consumer.organization] -= 1
+        if not self._waiting[consumer.organization]:
+            del self._waiting[consumer.organization]
         if not task.cancelled():
             task.exception()  # raised in the waiting callers; there may be none left
 
-    async def _install(self, packages: Packages, wanted: RequiredPackages) -> str:
-        async with self._places:
+    async def _install(self, packages: Packages, wanted: RequiredPackages, consumer: Consumer) -> str:
+        async with self._slots.slot(consumer):
             _log.info(
                 "package_install_started", "Installing packages", index=wanted.index.value, packages=list(wanted.lines)
             )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
 from kelpie.core.permissions.quotas import UNBOUNDED, Quota
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement
@@ -42,7 +43,8 @@ class CustomToolRunner:
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Runs a tool of an agent. Raises ToolError when it could not be run at all."""
         wants_state = PARAMETER in (tool.source_code or "")
-        around = await self._world.database.read(lambda tx: tool_environment(tx, call.agent, wants_state))
+        keyring = self._world.keyring
+        around = await self._world.database.read(lambda tx: tool_environment(tx, call.agent, wants_state, keyring))
         held = call.quota.confined(confined(tool.sandbox))
         key = result_key(tool, call.agent.id, around, arguments) if is_deterministic(tool.sandbox) else None
         if key is not None and (kept := self._results.get(key)) is not None:
@@ -90,8 +92,10 @@ class CustomToolRunner:
         async with self._environments.of(tool) as mounts:
             job = _job(tool, _request(tool, arguments, state, mounts), env, mounts, held)
             if call is not None:
-                job = replace(job, passport=passport, level=call.chain.hops, meter=call.meter)
-            return outcome_of(tool.name, await self._sandbox.run(job), held)
+                job = replace(
+                    job, passport=passport, level=call.chain.hops, meter=call.meter, consumer=call.agent.consumer
+                )
+            return outcome_of(tool.name, await self._sandbox.run(job), held, confined(tool.sandbox))
 
     async def _check(self, tool: Tool, mounts: tuple[Mount, ...]) -> None:
         """Raises InvalidInput with the line of what Node cannot parse. Without a sandbox, nothing is checked."""
@@ -130,4 +134,4 @@ def _job(
     tool: Tool, request: bytes, env: Mapping[str, str], mounts: tuple[Mount, ...], held: Confinement
 ) -> SandboxJob:
     runner = Runner.python if is_python(tool.source_type) else Runner.node
-    return SandboxJob(runner, request, dict(env), mounts, held)
+    return SandboxJob(runner, request, dict(env), mounts, held, consumer=Consumer(tool.organization_id))

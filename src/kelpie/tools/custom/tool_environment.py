@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kelpie.core.agents.agent import Agent
+from kelpie.core.errors import SecretUnreadable, ToolError
+from kelpie.core.ids import OrganizationId
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.tools import sandbox_configs, tools
 from kelpie.world.database import Tx
+from kelpie.world.keyring import Keyring
 
 PARAMETER = "agent_state"
 
@@ -20,11 +23,22 @@ class ToolEnvironment:
     state: dict[str, Any] | None = None
 
 
-def tool_environment(tx: Tx, agent: Agent, with_state: bool) -> ToolEnvironment:
-    """The environment of a call of the agent at this moment."""
-    env = sandbox_configs.environment(tx, agent.organization_id)
-    env |= {secret.key: secret.value for secret in agent_secrets.of_agents(tx, [agent.id]).get(agent.id, ())}
+def tool_environment(tx: Tx, agent: Agent, with_state: bool, keyring: Keyring) -> ToolEnvironment:
+    """The environment of a call of the agent at this moment. Raises ToolError for a secret that cannot be decrypted."""
+    env = organization_variables(tx, agent.organization_id, keyring)
+    for secret in agent_secrets.of_agents(tx, [agent.id], keyring).get(agent.id, ()):
+        if secret.unreadable is not None:
+            raise ToolError(f"{secret.key}: {secret.unreadable}")
+        env[secret.key] = secret.value
     return ToolEnvironment(env, _state(tx, agent) if with_state else None)
+
+
+def organization_variables(tx: Tx, organization: OrganizationId, keyring: Keyring) -> dict[str, str]:
+    """Environment variables of every tool of the organization. Raises ToolError for one that cannot be decrypted."""
+    try:
+        return sandbox_configs.environment(tx, organization, keyring)
+    except SecretUnreadable as error:
+        raise ToolError(str(error)) from error
 
 
 def _state(tx: Tx, agent: Agent) -> dict[str, Any]:

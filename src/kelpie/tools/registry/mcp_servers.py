@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.errors import InvalidInput
+from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import McpServerId
 from kelpie.core.tools.mcp_servers import AUTHORIZATION, McpConfig, McpServer, McpServerType, check_address
+from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import mcp_servers as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -45,33 +46,43 @@ class McpServers:
             last_updated_by_id=self._user,
         )
 
+        sealing = self._sealing()
+
         def write(tx: Tx) -> list[McpServer]:
-            rows.insert(tx, server)
-            return rows.select(tx, self._organization)
+            rows.insert(tx, server, sealing)
+            return rows.select(tx, self._organization, self._world.keyring)
 
         return server, await self._world.database.transact(write)
 
     async def get(self, server_id: str) -> McpServer:
         """Raises NotFound."""
-        return await self._world.database.read(lambda tx: rows.get(tx, self._organization, server_id))
+        return await self._world.database.read(
+            lambda tx: rows.get(tx, self._organization, server_id, self._world.keyring)
+        )
 
     async def by_name(self, name: str) -> McpServer:
         """Raises NotFound."""
-        return await self._world.database.read(lambda tx: rows.by_name(tx, self._organization, name))
+        return await self._world.database.read(
+            lambda tx: rows.by_name(tx, self._organization, name, self._world.keyring)
+        )
 
     async def update(self, server_id: str, name: str | None, change: Change) -> McpServer:
         """Gives the server a new name, if one is given, and the configuration that `change` makes of its own.
 
         Raises NotFound, InvalidInput, or Conflict when the name is taken.
         """
-        return await self._update(lambda tx: rows.get(tx, self._organization, server_id, lock=True), name, change)
+        keyring = self._world.keyring
+        return await self._update(
+            lambda tx: rows.get(tx, self._organization, server_id, keyring, lock=True), name, change
+        )
 
     async def update_by_name(self, known_as: str, name: str | None, change: Change) -> McpServer:
         """The same, for the server with this name."""
-        return await self._update(lambda tx: rows.by_name(tx, self._organization, known_as), name, change)
+        keyring = self._world.keyring
+        return await self._update(lambda tx: rows.by_name(tx, self._organization, known_as, keyring), name, change)
 
     async def _update(self, find: Callable[[Tx], McpServer], name: str | None, change: Change) -> McpServer:
-        now = self._world.clock.now()
+        now, sealing = self._world.clock.now(), self._sealing()
 
         def write(tx: Tx) -> McpServer:
             before = find(tx)
@@ -81,8 +92,10 @@ class McpServers:
                 config=_checked(change(before.config)),
                 updated_at=now,
                 last_updated_by_id=self._user,
+                unreadable={},
             )
-            rows.replace(tx, after)
+            _check_replaced(before, after)
+            rows.replace(tx, after, sealing)
             return after
 
         return await self._world.database.transact(write)
@@ -93,16 +106,27 @@ class McpServers:
 
     async def delete_by_name(self, name: str) -> list[McpServer]:
         """Deletes it and returns the remaining servers, oldest first. Raises NotFound."""
+        keyring = self._world.keyring
 
         def write(tx: Tx) -> list[McpServer]:
-            rows.delete(tx, self._organization, rows.by_name(tx, self._organization, name).id)
-            return rows.select(tx, self._organization)
+            rows.delete(tx, self._organization, rows.by_name(tx, self._organization, name, keyring).id)
+            return rows.select(tx, self._organization, keyring)
 
         return await self._world.database.transact(write)
 
     async def all(self) -> list[McpServer]:
         """All of them, oldest first."""
-        return await self._world.database.read(lambda tx: rows.select(tx, self._organization))
+        return await self._world.database.read(lambda tx: rows.select(tx, self._organization, self._world.keyring))
+
+    def _sealing(self) -> Sealing:
+        return Sealing(self._world.keyring, self._world.ids.secret())
+
+
+def _check_replaced(before: McpServer, after: McpServer) -> None:
+    """Raises Conflict for a change that would drop a secret because it cannot be decrypted."""
+    for name, reason in sorted(before.unreadable.items()):
+        if getattr(after.config, name) is None:
+            raise Conflict(f"{name}: {reason} This request would remove it; set it in this request.")
 
 
 def _checked_name(name: str) -> str:

@@ -13,6 +13,7 @@ from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import EVERYTHING, AgentView
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.paging import Page
+from kelpie.core.tools.sandbox_caps import NO_CAPS, SandboxCaps
 from kelpie.core.tools.tools import NewTool, Tool, ToolHit, ToolQuery, ToolSearch, ToolType
 from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.hybrid_search import SearchResults
@@ -47,7 +48,8 @@ def preparation(name: str) -> Preparation | None:
 
 class Tools:
     """Tools of the caller's organization. `reload_agents` is called with the agents that must reload, after the commit;
-    `prepare` installs what a tool needs before it is stored, and raises InvalidInput when it cannot.
+    `prepare` installs what a tool needs before it is stored, and raises InvalidInput when it cannot; `caps` are the
+    operator's, on what a tool may ask for.
     """
 
     def __init__(
@@ -57,16 +59,19 @@ class Tools:
         reload_agents: Callable[[Iterable[AgentId]], None],
         caller: Caller = DEFAULT_CALLER,
         prepare: Callable[[Tool], Awaitable[None]] | None = None,
+        caps: SandboxCaps = NO_CAPS,
     ) -> None:
         self._world = world
         self._embeddings = embeddings
         self._reload_agents = reload_agents
         self._prepare = prepare
+        self._caps = caps
         self._caller = caller
         self._organization = caller.organization_id
 
     async def create(self, new: NewTool) -> Tool:
         """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
+        self._caps.check(new.sandbox, new.return_char_limit)
         tool = make(new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
         if self._prepare is not None:
             await self._prepare(tool)
@@ -98,6 +103,7 @@ class Tools:
         """
         changes = dict(changes)
         check_return_limit(changes.get("return_char_limit"))
+        self._caps.check(changes.get("sandbox"), changes.get("return_char_limit"))
         check_requirements(changes.get("pip_requirements"), changes.get("npm_requirements"))
         derived = derived_schema(changes)
         if _MADE_READY & changes.keys():
@@ -151,7 +157,7 @@ class Tools:
         def write(tx: Tx) -> AgentView:
             self._our_agent(tx, agent_id)
             change(tx)
-            return agent_views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)
         self._reload_agents((agent_id,))

@@ -15,6 +15,7 @@ from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.core.tools.environment_variables import check_key, check_value
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
+from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import sandbox_configs as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -91,7 +92,8 @@ class SandboxConfigs:
             created_by_id=self._user,
             last_updated_by_id=self._user,
         )
-        await self._world.database.transact(lambda tx: rows.insert_variable(tx, made))
+        sealing = self._sealing()
+        await self._world.database.transact(lambda tx: rows.insert_variable(tx, made, sealing))
         return made
 
     async def update_variable(self, variable_id: SandboxVariableId, changes: Mapping[str, str]) -> SandboxVariable:
@@ -99,14 +101,15 @@ class SandboxConfigs:
         if "key" in changes:
             check_key("key", changes["key"])
         check_value("value", changes.get("value", ""))
-        now = self._world.clock.now()
+        now, sealing = self._world.clock.now(), self._sealing()
 
         def write(tx: Tx) -> SandboxVariable:
-            before = rows.get_variable(tx, self._organization, variable_id)
-            after = replace(before, **dict(changes))
+            before = rows.get_variable(tx, self._organization, variable_id, self._world.keyring)
+            unreadable = None if "value" in changes else before.unreadable
+            after = replace(before, **dict(changes), unreadable=unreadable)
             if after != before:
                 after = replace(after, updated_at=now, last_updated_by_id=self._user)
-                rows.replace_variable(tx, after)
+                rows.replace_variable(tx, after, sealing)
             return after
 
         return await self._world.database.transact(write)
@@ -117,7 +120,13 @@ class SandboxConfigs:
 
     async def variables(self, config_id: SandboxConfigId, page: Page) -> list[SandboxVariable]:
         """Raises NotFound, and InvalidInput for an invalid page."""
-        return await self._world.database.read(lambda tx: rows.variables(tx, self._organization, config_id, page))
+        keyring = self._world.keyring
+        return await self._world.database.read(
+            lambda tx: rows.variables(tx, self._organization, config_id, page, keyring)
+        )
+
+    def _sealing(self) -> Sealing:
+        return Sealing(self._world.keyring, self._world.ids.secret())
 
     def _made(self, kind: SandboxType, config: Mapping[str, Any]) -> SandboxConfig:
         now = self._world.clock.now()

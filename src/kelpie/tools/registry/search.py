@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kelpie.core.access.consumers import Consumer
 from kelpie.core.ids import OrganizationId
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.tools.tools import ToolHit, ToolSearch
@@ -21,6 +22,10 @@ class ToolScope:
 
     organization: OrganizationId
     query: ToolSearch
+
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(self.organization)
 
     def models(self, tx: Tx) -> Mapping[str, str]:
         return vector_rows.models_of(tx, "tool", (self.organization,))

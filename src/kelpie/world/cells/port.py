@@ -21,6 +21,7 @@ class CellPlan:
     runner: Runner
     mounts: tuple[Mount, ...] = ()
     scratch_bytes: int = 64 * MEGABYTE
+    file_bytes_max: int = 256 * MEGABYTE  # the largest file in a writable mount; the mount's owner bounds the whole
 
 
 @dataclass(frozen=True, slots=True)

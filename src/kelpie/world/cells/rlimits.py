@@ -13,7 +13,6 @@ from kelpie.world.cells.port import CellPlan
 
 FILES_MAX = 1024
 _USER_TICKS = 11  # in /proc/*/stat, of what follows the name; the system's are next to them
-WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is mounted; its owner bounds the whole
 # Needs of the runner itself: addresses without memory behind them for Python, writable memory for Node.
 PYTHON_BYTES, NODE_BYTES = 192 * MEGABYTE, 192 * MEGABYTE
 
@@ -49,4 +48,4 @@ def _limits(plan: CellPlan, most: Confinement, grouped: bool) -> dict[int, int]:
 
 def _file_bytes(plan: CellPlan) -> int:
     writable = any(mount.writable for mount in plan.mounts)
-    return max(plan.scratch_bytes, WORKSPACE_FILE_BYTES) if writable else plan.scratch_bytes
+    return max(plan.scratch_bytes, plan.file_bytes_max) if writable else plan.scratch_bytes

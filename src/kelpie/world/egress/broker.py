@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kelpie.core.errors import InvalidInput, ToolError
 from kelpie.core.tools.confinement import API_PORT, PROXY_PORT
+from kelpie.core.tools.egress_rules import entries
 from kelpie.world.cells.port import Listener
 from kelpie.world.egress.proxy import EgressProxy
 
@@ -52,18 +53,20 @@ class Broker(Protocol):
 
 
 class LocalBroker:
-    """The broker of a server. The HTTP server sets `api`; without it, cells cannot reach the API."""
+    """The broker of a server. The HTTP server sets `api`; without it, cells cannot reach the API. `permitted` are the
+    only hosts that the operator permits; without any, all."""
 
-    def __init__(self, *, private: bool = False) -> None:
+    def __init__(self, *, private: bool = False, permitted: Sequence[str] = ()) -> None:
         self.api: ServeApi | None = None
         self._private = private
+        self._permitted = entries(permitted)
 
     async def serve_api(self, listener: Listener, passport: str) -> ServedListener:
         return _ClosedListener(listener) if self.api is None else await self.api(listener, passport)
 
     async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> ServedListener:
         try:
-            proxy = EgressProxy(hosts, private=self._private)
+            proxy = EgressProxy(hosts, private=self._private, permitted=self._permitted)
         except InvalidInput as error:
             listener.close()
             raise ToolError(f"The tool was not run: {error}") from error

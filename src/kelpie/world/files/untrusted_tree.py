@@ -1,10 +1,11 @@
-"""Directories with contents written by untrusted code, which may still be writing: measured, re-owned and removed
-safely.
+"""Directories with contents written by untrusted code, which may still be writing: measured, re-owned, sealed and
+removed safely.
 
 No link is followed out, even if one replaces a directory at any time; any depth and any length of names is handled, and
 directories that their owner closed are opened. No file is ever read.
 """
 
+import errno
 import os
 import stat
 import uuid
@@ -15,6 +16,10 @@ _ANCHOR_CHARS = 2000  # the kernel takes paths of twice that; behind longer ones
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEVELS = 32  # removed at one go
 _PASSES_MAX = 10_000
+
+
+class UnusualEntry(Exception):
+    """An entry that is neither a directory nor a file with one name; the text says what it is."""
 
 
 class _Anchor:
@@ -90,6 +95,40 @@ def make_readable(top: str) -> None:
             os.close(held)
 
     _to_each(top, opened)
+
+
+def seal(top: str, user: int, group: int) -> None:
+    """Gives a directory with all its contents to a user, with ordinary modes that everyone can read, itself last.
+    Raises UnusualEntry for links, devices and the like, and OSError."""
+
+    def sealed(name: str, within: int | None) -> None:
+        held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+        try:
+            about = os.fstat(held)
+            if not stat.S_ISDIR(about.st_mode) and (not stat.S_ISREG(about.st_mode) or about.st_nlink != 1):
+                raise UnusualEntry(_kind(about))
+            if (about.st_uid, about.st_gid) != (user, group):
+                _give(held, user, group)
+            program = stat.S_ISDIR(about.st_mode) or about.st_mode & stat.S_IXUSR
+            Path(f"/proc/self/fd/{held}").chmod(0o755 if program else 0o644)
+        finally:
+            os.close(held)
+
+    _to_each(top, sealed)
+
+
+def _give(held: int, user: int, group: int) -> None:
+    try:
+        os.chown(f"/proc/self/fd/{held}", user, group)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EINVAL, errno.ENOTSUP):  # a disk that stores no owners
+            raise
+
+
+def _kind(about: os.stat_result) -> str:
+    if stat.S_ISREG(about.st_mode):
+        return "a hard link"
+    return "a symbolic link" if stat.S_ISLNK(about.st_mode) else "a device, socket or pipe"
 
 
 def _to_each(top: str, deed: Callable[[str, int | None], None]) -> None:

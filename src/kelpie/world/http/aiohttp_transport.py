@@ -14,7 +14,8 @@ import aiohttp.abc
 import httpx
 from yarl import URL
 
-from kelpie.core.access.hosts import is_address, is_public
+from kelpie.core.public_addresses import is_address, is_public
+from kelpie.world.own_addresses import is_own
 
 KEEP_ALIVE_S = 30.0
 CONNECT_S_DEFAULT = 15.0
@@ -34,7 +35,7 @@ class NetworkTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.host
-        if self._public and is_address(host) and not is_public(host):  # names are looked at when they are resolved
+        if self._public and is_address(host) and not _is_outside(host):  # names are looked at when they are resolved
             raise httpx.ConnectError(NOT_PUBLIC.format(host), request=request)
         body = await request.aread()
         wait: dict[str, float | None] = request.extensions.get("timeout") or {}
@@ -81,9 +82,13 @@ class _PublicResolver(aiohttp.ThreadedResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[aiohttp.abc.ResolveResult]:
         found = await super().resolve(host, port, family)
-        if not all(is_public(each["host"]) for each in found):
+        if not all(_is_outside(each["host"]) for each in found):
             raise OSError(errno.EACCES, NOT_PUBLIC.format(host))
         return found
+
+
+def _is_outside(address: str) -> bool:
+    return is_public(address) and not is_own(address)
 
 
 class _Body(httpx.AsyncByteStream):

@@ -1,7 +1,7 @@
 """Packages of tools on the disk: every set is in a directory of its own, installed once and never changed afterwards.
 
-Installing runs no code of the packages (`installers.py`) and reaches no private network (`installer_network.py`). The
-size on disk is checked meanwhile, because a small package can unpack into a very large one.
+A set is installed in a cell (`installer_cell.py`). Before it gets its name it is checked: it holds directories and
+ordinary files only, belongs to the server, and has ordinary modes.
 """
 
 import asyncio
@@ -16,23 +16,17 @@ from typing import Protocol
 from kelpie.core.errors import ToolError
 from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.world.files import untrusted_tree
-from kelpie.world.packages.installer_network import installer_network
-from kelpie.world.packages.installers import TEMPORARY, command, environment
-from kelpie.world.processes.processes import Processes, ProcessResult
+from kelpie.world.packages.installer_cell import SET_BYTES_MAX, SET_ENTRIES_MAX, PackageInstaller, too_large
+from kelpie.world.packages.installers import TEMPORARY
+from kelpie.world.processes.processes import Processes
 
-INSTALL_S = 300.0
 PROBE_S = 30.0
-OUTPUT_BYTES_MAX = 256 * 1024
-TOLD_CHARS_MAX = 2000
-SET_BYTES_MAX = 1024**3
-SET_ENTRIES_MAX = 200_000
 SETS_KEPT = 64
-LOOK_S = 1.0
 STALE_S = 3600.0  # an unfinished installation that is older belongs to a server that is gone
-
-REFUSED = "\nThe server refused a download that a package or the index asked for: {} See docs/tools.md."
+UNUSUAL = "the packages contain {}, which is refused"
 
 _UNFINISHED = ".part"
+_PROBE_ENV = ("PATH", "HOME", "LANG", "LC_ALL")
 
 
 class Packages(Protocol):
@@ -53,11 +47,11 @@ class Packages(Protocol):
 
 
 class LocalPackages:
-    """Packages on this machine's disk; for `private` see `installer_network.py`."""
+    """Packages on this machine's disk."""
 
-    def __init__(self, processes: Processes, directory: Path, *, private: bool = False) -> None:
+    def __init__(self, installer: PackageInstaller, processes: Processes, directory: Path) -> None:
+        self._installer = installer
         self._processes = processes
-        self._private = private
         self._directory = directory
         self._reads_types: bool | None = None
 
@@ -73,43 +67,24 @@ class LocalPackages:
         place = self._directory_of(wanted)
         part = place.with_name(f"{place.name}-{uuid.uuid4().hex}{_UNFINISHED}")
         try:
-            (part / TEMPORARY).mkdir(parents=True, mode=0o755)
-            env = environment(os.environ, part)
-            way = installer_network(self._processes, wanted.index, env, private=self._private)
-            async with way as network:
-                _check(wanted, await self._run(wanted, part, network.env), network.refused)
+            part.mkdir(parents=True, mode=0o700)
+            await self._installer.install(wanted, part)
             await asyncio.to_thread(_settle, part, place)
         except OSError as error:
             names = ", ".join(wanted.lines)
-            raise ToolError(f"{names} could not be installed with {wanted.index}: {error.strerror or error}") from error
+            why = error.strerror or "I/O error"
+            raise ToolError(f"{names} could not be installed with {wanted.index}: {why}") from error
         finally:
             await asyncio.to_thread(untrusted_tree.remove, str(part))
         await asyncio.to_thread(self._make_room, {*in_use, str(place)})
         return str(place)
 
-    async def _run(self, wanted: RequiredPackages, part: Path, env: Mapping[str, str]) -> ProcessResult:
-        """Runs the installer, and ends it when it uses too much. Raises ToolError, OSError."""
-        installing = asyncio.ensure_future(
-            self._processes.run(command(wanted, part), env=env, timeout_s=INSTALL_S, output_bytes_max=OUTPUT_BYTES_MAX)
-        )
-        try:
-            while not installing.done():
-                await asyncio.wait((installing,), timeout=LOOK_S)
-                size, entries = await asyncio.to_thread(untrusted_tree.measure, str(part), SET_ENTRIES_MAX)
-                if size > 2 * SET_BYTES_MAX or entries > SET_ENTRIES_MAX:  # packed and unpacked
-                    raise ToolError(_too_large(size))
-            return installing.result()
-        finally:
-            installing.cancel()
-            await asyncio.wait((installing,))
-
     async def node_reads_types(self) -> bool | None:
         if self._reads_types is None:
             asked = ("node", "-p", "typeof require('node:module').stripTypeScriptTypes")
+            env = _part_of(os.environ)
             try:
-                done = await self._processes.run(
-                    asked, env=environment(os.environ), timeout_s=PROBE_S, output_bytes_max=1024
-                )
+                done = await self._processes.run(asked, env=env, timeout_s=PROBE_S, output_bytes_max=1024)
             except OSError:
                 return None  # asked again the next time: it may be installed meanwhile
             self._reads_types = done.stdout.strip() == b"function"
@@ -129,6 +104,10 @@ class LocalPackages:
             untrusted_tree.remove(str(each))
 
 
+def _part_of(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: env[name] for name in _PROBE_ENV if name in env}
+
+
 def _used(place: Path) -> float | None:
     """The time of its last use; None if another process has just removed it."""
     try:
@@ -142,30 +121,16 @@ def _platform(index: Index) -> str:
     return f"{version}-{platform.system()}-{platform.machine()}"
 
 
-def _check(wanted: RequiredPackages, done: ProcessResult, refused: str | None) -> None:
-    """Raises ToolError with the installer's message, and the refused requests."""
-    names = ", ".join(wanted.lines)
-    if done.timed_out:
-        raise ToolError(f"installing {names} with {wanted.index} took longer than {INSTALL_S:g} s and was stopped")
-    if done.code != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
-        why = "\n".join(line for line in said if not line.startswith("WARNING")).strip()[-TOLD_CHARS_MAX:]
-        raise ToolError(f"{wanted.index} could not install {names}: {why}{REFUSED.format(refused) if refused else ''}")
-
-
 def _settle(part: Path, place: Path) -> None:
-    """Moves a finished set to its directory. Raises ToolError for one that is too large."""
+    """Moves a finished set to its directory. Raises ToolError for one that is too large or holds unusual files."""
     untrusted_tree.remove(str(part / TEMPORARY))
     size, entries = untrusted_tree.measure(str(part), SET_ENTRIES_MAX)
     if size > SET_BYTES_MAX or entries > SET_ENTRIES_MAX:
-        raise ToolError(_too_large(size))
+        raise ToolError(too_large(size))
+    try:
+        untrusted_tree.seal(str(part), os.geteuid(), os.getegid())
+    except untrusted_tree.UnusualEntry as unusual:
+        raise ToolError(UNUSUAL.format(unusual)) from unusual
     if not place.is_dir():
         os.sync()  # a name that outlives a power cut must not stand for files that did not
         part.rename(place)
-
-
-def _too_large(size: int) -> str:
-    return (
-        f"the packages are too large ({size // 1024**2} MB found); a set may have at most "
-        f"{SET_BYTES_MAX // 1024**2} MB and {SET_ENTRIES_MAX} files"
-    )

@@ -3,6 +3,7 @@
 It also copies a database in use. It does not decide what runs on a connection, and in which thread.
 """
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -33,6 +34,7 @@ def copy_database(source: Path, target: Path) -> None:
     unfinished = target.with_name(target.name + ".part")
     unfinished.unlink(missing_ok=True)
     try:
+        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # for its owner only
         with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(unfinished)) as copy:
             origin.backup(copy)
             # A copy in WAL mode would need its log beside it to be whole.
@@ -75,7 +77,15 @@ def writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
     raw.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
     raw.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
     raw.execute("PRAGMA foreign_keys=ON")
+    raw.execute("PRAGMA secure_delete=ON")  # what is deleted or encrypted leaves no copy in the file
     return connection
+
+
+def truncate_log(path: Path) -> None:
+    """Moves the whole write-ahead log into the database and empties its file. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def move_log(writer: Connection) -> None:

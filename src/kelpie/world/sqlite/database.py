@@ -8,7 +8,7 @@ lock.
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
-from kelpie.core.errors import InvariantBroken, Overloaded, StorageError
+from kelpie.core.errors import CommitUnknown, DatabaseDamaged, DatabaseLost, InvariantBroken, Overloaded, StorageError
 from kelpie.observe import logs
 from kelpie.world.database import T, Tx
 from kelpie.world.sqlite.connections import (
@@ -26,10 +26,22 @@ from kelpie.world.sqlite.connections import (
     engine_for,
     move_log,
     reader_connection,
+    truncate_log,
     writer_connection,
 )
+from kelpie.world.sqlite.database_files import DatabaseFiles, check_before_open, remedy, without_space
 from kelpie.world.sqlite.errors import translate
-from kelpie.world.sqlite.group_commit import JOBS_MAX, JobFailure, JobSuccess, Outcome, in_doubt, run_group, run_read
+from kelpie.world.sqlite.group_commit import (
+    JOBS_MAX,
+    JobFailure,
+    JobSuccess,
+    Outcome,
+    driver_connection,
+    in_doubt,
+    run_group,
+    run_read,
+    trouble_after,
+)
 
 WAITING_MAX = 10_000  # transactions, and again as many reads
 RETRY_AFTER_S = 1.0
@@ -39,6 +51,7 @@ RETRY_AFTER_S = 1.0
 # until no reader uses the log when the next one begins: beside searches one turn in five met one instead of one in 14.
 CHECKPOINT_AFTER, CHECKPOINT_LATEST = 32, 64
 IDLE_S = 0.01
+WATCH_S = 1.0  # how often the files of an idle database are checked
 
 _log = logs.get("storage")
 
@@ -70,11 +83,8 @@ class SqliteDatabase:
         self._writes: _Queue = SimpleQueue()
         self._reads: _Queue = SimpleQueue()
         self._in_doubt: Callable[[], None] = _ignore_doubt
-        self._threads = [
-            threading.Thread(
-                target=_write, args=(writer, self._writes, self._settle_writes), name="sqlite-writer", daemon=True
-            )
-        ]
+        self._writer = _Writer(writer, DatabaseFiles(path), self._writes, self._settle_writes)
+        self._threads = [threading.Thread(target=self._writer.run, name="sqlite-writer", daemon=True)]
         for number, reader in enumerate(readers):
             name = f"sqlite-reader-{number}"
             self._threads.append(threading.Thread(target=_read, args=(reader, self._reads), name=name, daemon=True))
@@ -91,6 +101,7 @@ class SqliteDatabase:
         waiting_max: int = WAITING_MAX,
     ) -> "SqliteDatabase":
         """Opens or creates the file. Raises ConfigurationError or StorageError when it cannot be used."""
+        check_before_open(Path(path))
         engine = engine_for(str(path))
         opened: list[Connection] = []
         try:
@@ -100,6 +111,8 @@ class SqliteDatabase:
             for connection in opened:
                 connection.close()
             failure = translate(error)
+            if isinstance(failure, DatabaseDamaged):
+                raise DatabaseDamaged(f"The database {path} cannot be opened. {remedy(Path(path))}") from error
             if isinstance(failure, StorageError):
                 raise StorageError(f"The database {path} cannot be opened. {failure}") from error
             raise
@@ -123,6 +136,10 @@ class SqliteDatabase:
         """See `Database.when_in_doubt`."""
         self._in_doubt = tell
 
+    def trouble(self) -> StorageError | None:
+        """See `Database.trouble`. Also the disk, on which a small write may succeed when it is full for all others."""
+        return self._writer.trouble or without_space(self._path)
+
     async def back_up(self, label: str) -> Path:
         """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns its path.
 
@@ -134,6 +151,13 @@ class SqliteDatabase:
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"The copy {target} cannot be made: {error}. Free some space and try again.") from error
         return target
+
+    async def truncate_log(self) -> None:
+        """Empties the write-ahead log, so that no older state of a row stays in its file. Raises StorageError."""
+        try:
+            await asyncio.to_thread(truncate_log, self._path)
+        except sqlite3.Error as error:
+            raise StorageError(f"The write-ahead log of {self._path} cannot be emptied: {error}") from error
 
     async def close(self) -> None:
         """Finishes what was accepted and closes the file. Later calls of `transact` and `read` are refused."""
@@ -147,6 +171,8 @@ class SqliteDatabase:
     def _enqueue(self, queue: _Queue, fn: Callable[[Tx], T]) -> asyncio.Future[T]:
         if self._closed:
             raise StorageError("The database is closed.")
+        if self._writer.lost is not None:
+            raise DatabaseLost(str(self._writer.lost))
         if queue.qsize() >= self._waiting_max:
             raise Overloaded(f"Too many database calls are waiting ({self._waiting_max}). Try again.", RETRY_AFTER_S)
         loop = asyncio.get_running_loop()
@@ -169,35 +195,89 @@ class SqliteDatabase:
             thread.join()
 
 
-def _write(connection: Connection, queue: _Queue, settle: Callable[[_Settled], None]) -> None:
+class _Writer:
     """The writer thread: takes the pending jobs, commits them together, and notifies the event loop once per group."""
-    waiting: list[_PendingJob] = []
-    more, since = True, 0
-    while more or waiting:
-        due = since >= CHECKPOINT_AFTER
-        more = more and _gather(queue, waiting, IDLE_S if due else None)
-        if due and (not waiting or since >= CHECKPOINT_LATEST):
-            since = 0
-            _move_log(connection)
-        if not waiting:
-            continue
+
+    def __init__(
+        self, connection: Connection, files: DatabaseFiles, queue: _Queue, settle: Callable[[_Settled], None]
+    ) -> None:
+        self.trouble: StorageError | None = None  # why the last group could not be written
+        self.lost: DatabaseLost | None = None  # from then on nothing is written or read
+        self._connection = connection
+        self._files = files
+        self._queue = queue
+        self._settle = settle
+        self._rescued = self._rescue_failed = False
+
+    def run(self) -> None:
+        waiting: list[_PendingJob] = []
+        more, since = True, 0
+        while more or waiting:
+            due = since >= CHECKPOINT_AFTER
+            more = more and _gather(self._queue, waiting, IDLE_S if due else WATCH_S)
+            if due and (not waiting or since >= CHECKPOINT_LATEST):
+                since = 0
+                self._move_log()
+            if not waiting:
+                self._watch()
+                continue
+            outcomes = self._commit(waiting)
+            self.trouble = self.lost or trouble_after(outcomes, self.trouble)
+            _deliver(list(zip(waiting, outcomes, strict=False)), self._settle)
+            del waiting[: len(outcomes)]
+            since += len(outcomes)
+        self._connection.close()
+
+    def _commit(self, waiting: Sequence[_PendingJob]) -> list[Outcome]:
+        if (lost := self._watch()) is not None:
+            return [JobFailure(lost)] * len(waiting)
         try:
-            outcomes = run_group(connection, [entry.fn for entry in waiting], monotonic_ns=monotonic_ns)
+            outcomes = run_group(self._connection, [entry.fn for entry in waiting], monotonic_ns=monotonic_ns)
         except BaseException as error:  # noqa: BLE001 - the thread must live on; every caller gets the error
-            outcomes = _bugs(error, len(waiting))
-        _deliver(list(zip(waiting, outcomes, strict=False)), settle)
-        del waiting[: len(outcomes)]
-        since += len(outcomes)
-    connection.close()
+            return _bugs(error, len(waiting))
+        if (lost := self._watch()) is not None:
+            unknown = JobFailure(CommitUnknown(str(lost)))
+            return [unknown if isinstance(outcome, JobSuccess) else outcome for outcome in outcomes]
+        return outcomes
 
+    def _watch(self) -> DatabaseLost | None:
+        """Checks the files. After a loss, saves a copy; where that fails, tries again the next time."""
+        if self.lost is None:
+            try:
+                self._files.check()
+            except DatabaseLost as error:
+                self.lost = self.trouble = error
+                _log.error(
+                    "database_lost", "Database file was deleted or replaced; refusing all work", error=str(error)
+                )
+        if self.lost is not None and not self._rescued:
+            self._rescue()
+        return self.lost
 
-def _move_log(connection: Connection) -> None:
-    try:
-        move_log(connection)
-    except sqlite3.Error as error:  # nothing is lost, and a disk that is full fails the next commit too
-        _log.warning(
-            "wal_checkpoint_failed", "Write-ahead log could not be checkpointed; trying again later", error=str(error)
-        )
+    def _rescue(self) -> None:
+        try:
+            saved = self._files.rescue(driver_connection(self._connection))
+        except (sqlite3.Error, OSError) as error:
+            if not self._rescue_failed:
+                self._rescue_failed = True
+                _log.error(
+                    "database_rescue_failed",
+                    "Data of the lost database could not be saved; trying again every second until there is space",
+                    error=str(error),
+                )
+            return
+        self._rescued = True
+        _log.error("database_rescued", "Saved a copy of the lost database", path=str(saved))
+
+    def _move_log(self) -> None:
+        try:
+            move_log(self._connection)
+        except sqlite3.Error as error:  # nothing is lost, and a disk that is full fails the next commit too
+            _log.warning(
+                "wal_checkpoint_failed",
+                "Write-ahead log could not be checkpointed; trying again later",
+                error=str(error),
+            )
 
 
 def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None) -> bool:

@@ -4,7 +4,7 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError
 
-from kelpie.core.errors import CommitUnknown, Conflict, DiskFull, StorageBusy, StorageError
+from kelpie.core.errors import CommitUnknown, Conflict, DatabaseDamaged, DiskFull, StorageBusy, StorageError
 
 # After these SQLite may or may not have rolled back by itself; its manual asks to roll back in either case.
 ENDS_TRANSACTION = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
@@ -21,6 +21,10 @@ def translate(error: Exception) -> Exception:
         found = DiskFull(f"The disk that holds the database is full: {cause}. Free some space and try again.")
     elif result_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         found = StorageBusy(f"The database is busy: {cause}. Try again.")
+    elif result_code(cause) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        found = DatabaseDamaged(
+            f"The database is damaged: {cause}. Stop the server, run `kelpie doctor`, and restore it from a backup."
+        )
     else:
         found = StorageError(f"The database failed: {cause}")
     found.__cause__ = error

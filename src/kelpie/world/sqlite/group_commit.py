@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from sqlalchemy import Connection, Engine, event
 
-from kelpie.core.errors import CommitUnknown, InvariantBroken
+from kelpie.core.errors import CommitUnknown, InvariantBroken, StorageError, StorageUnavailable
 from kelpie.world.database import T, Tx
 from kelpie.world.sqlite.errors import ENDS_TRANSACTION, commit_failure, is_undecodable, result_code, translate
 
@@ -67,6 +67,17 @@ def in_doubt(outcome: Outcome, *, awaited: bool) -> bool:
     if isinstance(outcome, JobSuccess):
         return not awaited
     return isinstance(outcome.error, CommitUnknown | InvariantBroken)  # a bug may have struck at any point
+
+
+def trouble_after(outcomes: Sequence[Outcome], before: StorageError | None) -> StorageError | None:
+    """Why the database cannot be written to, after a group; an error that a function raised itself says nothing."""
+    for outcome in outcomes:
+        if isinstance(outcome, JobSuccess):
+            return None
+        error = outcome.error
+        if isinstance(error, StorageUnavailable | CommitUnknown) or type(error) is StorageError:
+            before = error
+    return before
 
 
 def run_group(

@@ -41,6 +41,7 @@ class LimitsBody(BaseModel):
     cpu_share: Annotated[float, Field(gt=0, le=1024)] | None = None
     processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
     output_mb: Annotated[float, Field(gt=0, le=1024)] | None = None
+    scratch_mb: Annotated[int, Field(ge=1, le=1024 * 1024)] | None = None
 
     def quota(self) -> Quota:
         return Quota(
@@ -52,6 +53,7 @@ class LimitsBody(BaseModel):
             cpu_share=self.cpu_share,
             processes=self.processes,
             output_bytes=_times(self.output_mb, MEGABYTE),
+            scratch_bytes=_times(self.scratch_mb, MEGABYTE),
         )
 
 
@@ -75,6 +77,7 @@ def limits_shape(quota: Quota | None) -> dict[str, Any] | None:
         "cpu_share": quota.cpu_share,
         "processes": quota.processes,
         "output_mb": None if quota.output_bytes is None else quota.output_bytes / MEGABYTE,
+        "scratch_mb": megabytes(quota.scratch_bytes),
     }
 
 

@@ -216,6 +216,7 @@ def _secret_shape(secret: Secret, agent: Agent) -> dict[str, Any]:
         "user_id": agent.created_by_id,
         "value_enc": secret.value,
         "agent_id": agent.id,
+        **({} if secret.unreadable is None else {"kelpie_error": secret.unreadable}),
     }
 
 

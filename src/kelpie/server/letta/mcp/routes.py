@@ -27,23 +27,24 @@ old_router = resource("/tools/mcp/servers", "mcp-servers")
 
 @router.get("/", summary="List MCP servers", response_model=None)
 async def list_servers(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer([server_shape(server) for server in await api.mcp_servers.all()])
+    return JsonAnswer([server_shape(server, api.caller.sees_secrets) for server in await api.mcp_servers.all()])
 
 
 @router.post("/", summary="Register an MCP server, without starting it", response_model=None)
 async def create_server(api: CallerApi, body: CreateServer) -> JsonAnswer:
-    return JsonAnswer(server_shape(await api.mcp_servers.create(body.server_name, new_config(body.config))))
+    server = await api.mcp_servers.create(body.server_name, new_config(body.config))
+    return JsonAnswer(server_shape(server, api.caller.sees_secrets))
 
 
 @router.get("/{mcp_server_id}", summary="Get an MCP server", response_model=None)
 async def retrieve_server(api: CallerApi, mcp_server_id: str) -> JsonAnswer:
-    return JsonAnswer(server_shape(await api.mcp_servers.get(mcp_server_id)))
+    return JsonAnswer(server_shape(await api.mcp_servers.get(mcp_server_id), api.caller.sees_secrets))
 
 
 @router.patch("/{mcp_server_id}", summary="Update an MCP server", response_model=None)
 async def update_server(api: CallerApi, mcp_server_id: str, body: UpdateServer) -> JsonAnswer:
     server = await api.mcp_servers.update(mcp_server_id, body.server_name, config_change(body.config))
-    return JsonAnswer(server_shape(server))
+    return JsonAnswer(server_shape(server, api.caller.sees_secrets))
 
 
 @router.delete("/{mcp_server_id}", summary="Delete an MCP server", status_code=204, response_model=None)
@@ -68,21 +69,23 @@ async def list_server_tools(mcp_server_id: str) -> JsonAnswer:
 
 @old_router.get("", summary="List MCP servers by name", response_model=None)
 async def map_servers(api: CallerApi) -> JsonAnswer:
-    return JsonAnswer({server.server_name: old_shape(server) for server in await api.mcp_servers.all()})
+    sees = api.caller.sees_secrets
+    return JsonAnswer({server.server_name: old_shape(server, sees) for server in await api.mcp_servers.all()})
 
 
 @old_router.put("", summary="Register an MCP server, without starting it", response_model=None)
 async def put_server(api: CallerApi, body: OldServer) -> JsonAnswer:
     _, servers = await api.mcp_servers.add(body.server_name, old_config(body))
-    return JsonAnswer([old_shape(server) for server in servers])
+    return JsonAnswer([old_shape(server, api.caller.sees_secrets) for server in servers])
 
 
 @old_router.patch("/{mcp_server_name}", summary="Update an MCP server by name", response_model=None)
 async def update_server_by_name(api: CallerApi, mcp_server_name: str, body: OldChange) -> JsonAnswer:
     server = await api.mcp_servers.update_by_name(mcp_server_name, body.server_name, old_change(body))
-    return JsonAnswer(old_shape(server))
+    return JsonAnswer(old_shape(server, api.caller.sees_secrets))
 
 
 @old_router.delete("/{mcp_server_name}", summary="Delete an MCP server by name", response_model=None)
 async def delete_server_by_name(api: CallerApi, mcp_server_name: str) -> JsonAnswer:
-    return JsonAnswer([old_shape(server) for server in await api.mcp_servers.delete_by_name(mcp_server_name)])
+    servers = await api.mcp_servers.delete_by_name(mcp_server_name)
+    return JsonAnswer([old_shape(server, api.caller.sees_secrets) for server in servers])

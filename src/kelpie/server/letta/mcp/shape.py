@@ -1,24 +1,40 @@
-"""An MCP server as Letta's clients see it, through the newer API and the older one."""
+"""An MCP server as Letta's clients see it, through the newer API and the older one.
+
+Token, headers and variables are null for a caller that sees no secrets.
+"""
 
 from typing import Any
 
 from kelpie.core.tools.mcp_servers import McpConfig, McpServer, McpServerType
 
+_SECRET = frozenset({"auth_token", "custom_headers", "env"})
 
-def server_shape(server: McpServer) -> dict[str, Any]:
+
+def server_shape(server: McpServer, sees_secrets: bool) -> dict[str, Any]:
     return {
         "mcp_server_type": server.config.server_type,
-        **_config(server.config),
+        **_config(server, sees_secrets),
         "id": server.id,
         "server_name": server.server_name,
     }
 
 
-def old_shape(server: McpServer) -> dict[str, Any]:
-    return {"server_name": server.server_name, "type": server.config.server_type, **_config(server.config)}
+def old_shape(server: McpServer, sees_secrets: bool) -> dict[str, Any]:
+    return {
+        "server_name": server.server_name,
+        "type": server.config.server_type,
+        **_config(server, sees_secrets),
+    }
 
 
-def _config(config: McpConfig) -> dict[str, Any]:
+def _config(server: McpServer, sees_secrets: bool) -> dict[str, Any]:
+    shown = _fields(server.config)
+    if not sees_secrets:
+        return {name: None if name in _SECRET else value for name, value in shown.items()}
+    return shown | ({"kelpie_error": " ".join(server.unreadable.values())} if server.unreadable else {})
+
+
+def _fields(config: McpConfig) -> dict[str, Any]:
     if config.server_type is McpServerType.stdio:
         return {
             "command": config.command,

@@ -8,7 +8,7 @@ from kelpie.core.permissions.tool_permissions import Capability
 from kelpie.core.tools.confinement import Isolation
 
 HOSTS_MAX = 64
-Host = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$")]
+Host = Annotated[str, Field(pattern=r"^(\*|(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(:[0-9]{1,5})?$")]
 
 
 class ToolSandboxBody(BaseModel):

@@ -84,6 +84,7 @@ def variable_shape(variable: SandboxVariable) -> dict[str, Any]:
         "description": variable.description,
         "value_enc": None,
         "sandbox_config_id": variable.sandbox_config_id,
+        **({} if variable.unreadable is None else {"kelpie_error": variable.unreadable}),
     }
 
 

@@ -100,7 +100,7 @@ async def list_variables(
     api: CallerApi, sandbox_config_id: SandboxPath, limit: Limit = 1000, after: After = None
 ) -> JsonAnswer:
     found = await api.sandbox_configs.variables(sandbox_config_id, page_of(None, after, limit, "asc"))
-    return JsonAnswer([variable_shape(one) for one in found])
+    return JsonAnswer([variable_shape(one) for one in found] if api.caller.sees_secrets else [])
 
 
 @router.post(

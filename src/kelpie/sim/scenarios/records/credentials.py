@@ -1,13 +1,15 @@
 """Keys and tokens created and revoked while the disk fails and the power is cut: a credential works until it is revoked
-or expires, and never after its revocation was acknowledged.
+or expires, and never after its revocation was acknowledged. Wrong keys from the same address do not make it wait.
 """
 
 import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from kelpie.accounts.login_failures import FAILURES_MAX
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
@@ -17,6 +19,7 @@ TOKEN_S = 300.0
 TRIES_MAX = 200
 _NOT_NOW = (None, 429, 503)  # no answer, or one that says nothing about the key
 SITE = "https://app.example"
+GUESSES = FAILURES_MAX + 2
 
 
 @dataclass(slots=True)
@@ -69,11 +72,20 @@ class Credentials(ServerScenario):
         )
         for _ in range(6):
             await client.pause()
+            if client.tosses(0.3):
+                await self._guess(name)
             await self._show(key, name)
             status = await self._status("POST", "/v1/agents/", key.text, name, {"name": "never"})
             if status not in (401, 403, *_NOT_NOW):
                 raise Broken("a key to read writes nothing", f"{key.id} was answered {status}")
         await self._show(forged, f"{name}-forger")
+
+    async def _guess(self, name: str) -> None:
+        """Shows invented keys from the address of this client, so many that further wrong ones have to wait."""
+        for number in range(GUESSES):
+            invented = f"kelpie-key_{number:032x}_{'A' * 43}"
+            if await self._status("GET", "/v1/agents/count", invented, name) not in (401, *_NOT_NOW):
+                raise Broken("an invented key lets nobody in", name)
 
     async def _visit(self, maker: ScenarioClient) -> None:
         """A page with a token for a few minutes."""
@@ -94,7 +106,11 @@ class Credentials(ServerScenario):
         """Uses the credential once. Raises Broken when it works too long or not long enough."""
         loop = self.machine.loop
         called_s = loop.time()
-        status = await self._status("GET", held.path, held.text, name)
+        answer = await self._answer("GET", held.path, held.text, name)
+        status = None if answer is None else answer.status
+        known = called_s < held.ending_s and loop.time() < held.ending_s
+        if known and answer is not None and status == 429 and b"failed logins" in answer.body:
+            raise Broken("wrong keys do not make a right one wait", f"{held.id} of {name}")
         if status == 200 and called_s >= held.ended_s:
             raise Broken("what has ended lets nobody in", f"{held.id} of {name}")
         if status not in (200, *_NOT_NOW) and loop.time() < held.ending_s:
@@ -102,10 +118,14 @@ class Credentials(ServerScenario):
         return status
 
     async def _status(self, method: str, path: str, text: str, name: str, body: Any = None) -> int | None:
+        answer = await self._answer(method, path, text, name, body)
+        return None if answer is None else answer.status
+
+    async def _answer(self, method: str, path: str, text: str, name: str, body: Any = None) -> Response | None:
         await self.machine.up()
         headers = {"Authorization": f"Bearer {text}"}
         try:
-            return (await self.machine.client(name).request(method, path, body, headers=headers)).status
+            return await self.machine.client(name).request(method, path, body, headers=headers)
         except ConnectionLost:
             return None
 

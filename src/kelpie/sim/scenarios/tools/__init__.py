@@ -1,1 +1,1 @@
-"""Scenarios of tools: permissions, quotas, callbacks, messages between agents."""
+"""Scenarios of tools: permissions, quotas, fairness, callbacks, messages between agents."""

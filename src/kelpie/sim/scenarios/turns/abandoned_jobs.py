@@ -1,5 +1,5 @@
-"""Turns that are abandoned: an agent is unloaded after a failed commit while a tool of another conversation does not let
-go, the agent is loaded again and works on, and then the tool returns.
+"""Turns that are abandoned: an agent is unloaded after a failed commit while a tool of another conversation runs on,
+the agent is loaded again and works on, and then the tool returns.
 
 The abandoned turn can commit nothing any more. Its call has one result, which says that it was interrupted, and its
 effect happened at most once.

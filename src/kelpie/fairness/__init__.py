@@ -1,0 +1,1 @@
+"""Fairness: turns of organizations, and of the agents of each, for what all of them share."""

@@ -1,0 +1,1 @@
+"""Encryption of stored secrets: known keys, sealed columns, and the batches of a rotation."""

@@ -1,0 +1,179 @@
+"""One organization at full load and its neighbour: sandboxes, callbacks, and what a tool may ask for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kelpie.agent.maintenance import run_callbacks
+from kelpie.core.settings.settings import Settings
+from kelpie.core.tools.confinement import MEGABYTE
+from kelpie.local import open_kelpie
+from tests.server.rig import client_of
+
+DEADLINE_S = 60.0
+LOOK_S = 0.01
+NAPS = 8
+TARPITS = 16
+NAP = '''
+import time
+
+def nap(seconds: float) -> str:
+    """Sleeps.
+
+    Args:
+        seconds (float): how long
+    """
+    time.sleep(seconds)
+    return "rested"
+'''
+
+Headers = Mapping[str, str]
+
+
+@asynccontextmanager
+async def street(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, list[Headers], list[str]]]:
+    """A server with two organizations: their credentials, and an agent of each with the tool `nap`."""
+    kelpie = open_kelpie(Settings(data_dir=str(tmp_path), **settings))
+    await kelpie.start()
+    try:
+        async with client_of(kelpie) as client, asyncio.timeout(DEADLINE_S):
+            users = [await move_in(client, name) for name in ("one", "two")]
+            yield client, [user for user, _ in users], [agent for _, agent in users]
+    finally:
+        await kelpie.stop(0.0)
+
+
+async def move_in(client: httpx.AsyncClient, name: str) -> tuple[Headers, str]:
+    organization = await made(client, "/v1/admin/orgs/", {"name": name})
+    user = await made(client, "/v1/admin/users/", {"name": name, "organization_id": organization["id"]})
+    me = {"user_id": user["id"]}
+    await made(client, "/v1/tools/", {"source_code": NAP}, me)
+    return me, (await made(client, "/v1/agents/", {"name": name, "tools": ["nap"]}, me))["id"]
+
+
+async def made(client: httpx.AsyncClient, path: str, body: Any, headers: Headers | None = None) -> dict[str, Any]:
+    answer = await client.post(path, json=body, headers=headers)
+    assert answer.status_code == 200, f"{path}: {answer.text}"
+    return answer.json()
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(int(DEADLINE_S / LOOK_S)):
+        if await holds():
+            return
+        await asyncio.sleep(LOOK_S)
+    pytest.fail("it never came to this")
+
+
+async def nap(client: httpx.AsyncClient, agent: str, me: Headers, seconds: float) -> dict[str, Any]:
+    return await made(client, f"/v1/agents/{agent}/tools/nap/run", {"args": {"seconds": seconds}}, me)
+
+
+@pytest.mark.needs("sandbox")
+async def test_jobs_that_take_long_do_not_keep_another_organization_waiting(tmp_path: Path) -> None:
+    async with street(tmp_path, sandbox_cells_max=4) as (client, (one, two), (agent, neighbour)):
+        naps = [asyncio.create_task(nap(client, agent, one, 3600)) for _ in range(NAPS)]
+
+        async def the_share_is_taken() -> bool:
+            counts = (await client.get("/v1/kelpie/sandbox")).json()["counts"]
+            return (counts["running"], counts["waiting"]) == (3, NAPS - 3)
+
+        await until(the_share_is_taken)
+        told = await nap(client, neighbour, two, 0)
+        assert (told["status"], told["func_return"]) == ("success", "rested")
+        assert not any(each.done() for each in naps)
+        for each in naps:
+            each.cancel()
+        await asyncio.gather(*naps, return_exceptions=True)
+
+
+async def test_receivers_that_never_answer_do_not_keep_anothers_callback_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_callbacks, "TIMEOUT_S", 3600.0)
+    rung, held = asyncio.Event(), list[asyncio.StreamWriter]()
+
+    async def swallow(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+
+    async def ring(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+        rung.set()
+
+    tarpit, bell = [await asyncio.start_server(each, "127.0.0.1", 0) for each in (swallow, ring)]
+    urls = [f"http://127.0.0.1:{each.sockets[0].getsockname()[1]}/" for each in (tarpit, bell)]
+    async with tarpit, bell, street(tmp_path, callback_private=True) as (client, (one, two), (agent, neighbour)):
+        path = "/v1/agents/{}/messages/async"
+        for _ in range(TARPITS):
+            await made(client, path.format(agent), {"input": "x", "callback_url": urls[0]}, one)
+
+        async def the_share_is_taken() -> bool:
+            return len(held) == 6
+
+        await until(the_share_is_taken)
+        run = await made(client, path.format(neighbour), {"input": "x", "callback_url": urls[1]}, two)
+        await rung.wait()
+        assert len(held) == 6, "six of eight are its share"
+
+        async def it_is_recorded() -> bool:
+            told = (await client.get(f"/v1/runs/{run['id']}", headers=two)).json()
+            return told["callback_status_code"] == 204
+
+        await until(it_is_recorded)
+        for writer in held:
+            writer.close()
+
+
+ASKED: dict[str, tuple[Any, str]] = {
+    "memory_mb": (65_536, "KELPIE_TOOL_MEMORY_MB"),
+    "scratch_mb": (16_384, "KELPIE_TOOL_SCRATCH_MB"),
+    "processes": (4096, "KELPIE_TOOL_PROCESSES"),
+    "timeout_s": (3600, "KELPIE_TOOL_TIMEOUT_SECONDS"),
+    "cpu_share": (64, "KELPIE_TOOL_CPU_SHARE"),
+    "output_mb": (16, "KELPIE_TOOL_OUTPUT_MB"),
+    "egress": (["example.com"], "KELPIE_TOOL_EGRESS"),
+}
+
+
+async def test_a_tool_that_asks_for_more_than_the_operator_allows_is_refused(tmp_path: Path) -> None:
+    async with street(tmp_path, tool_egress=("*.example.org",)) as (client, (me, _), _):
+        tool = (await client.get("/v1/tools/?name=nap", headers=me)).json()[0]
+        for field, (value, setting) in ASKED.items():
+            body = {"source_code": NAP, "kelpie_sandbox": {field: value}}
+            for method, path, sent in (
+                ("POST", "/v1/tools/", body),
+                ("PUT", "/v1/tools/", body),
+                ("PATCH", f"/v1/tools/{tool['id']}", {"kelpie_sandbox": {field: value}}),
+                ("POST", "/v1/tools/run", {**body, "args": {"seconds": 0}}),
+            ):
+                answer = await client.request(method, path, json=sent, headers=me)
+                assert answer.status_code == 422, f"{method} {path} {field}: {answer.text}"
+                assert f"kelpie_sandbox.{field}" in answer.text and setting in answer.text, answer.text
+        assert (await client.get(f"/v1/tools/{tool['id']}", headers=me)).json()["kelpie_sandbox"] == {}
+        most = {"memory_mb": 1024, "scratch_mb": 1024, "processes": 256, "timeout_s": 600, "cpu_share": 2}
+        body = {"source_code": NAP, "kelpie_sandbox": {**most, "egress": ["api.example.org"]}}
+        assert (await made(client, "/v1/tools/", body, me))["kelpie_sandbox"]["memory_mb"] == 1024
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_stored_tool_gets_what_is_allowed_and_its_failure_says_so(tmp_path: Path) -> None:
+    async with street(tmp_path, tool_timeout_s=0.0) as (client, (me, _), (agent, _)):
+        asked = {"timeout_s": 3600, "memory_mb": 512}
+        await made(client, "/v1/tools/", {"source_code": NAP, "kelpie_sandbox": asked}, me)
+    kelpie = open_kelpie(Settings(data_dir=str(tmp_path), tool_timeout_s=0.5))
+    await kelpie.start()
+    try:
+        async with client_of(kelpie) as client, asyncio.timeout(DEADLINE_S):
+            told = await nap(client, agent, me, 3600)
+            assert told["status"] == "error" and "time limit of 0.5 s" in str(told)
+            assert "timeout_s 3600 (allowed here: 0.5)" in str(told) and "memory_mb" not in str(told)
+            assert kelpie.settings.policy.quota.memory_bytes == 1024 * MEGABYTE
+    finally:
+        await kelpie.stop(0.0)
