@@ -129,6 +129,7 @@ class Api:
             shared.run_notifier,
             shared.quotas,
             self.caller,
+            shared.stream_page,
         )
 
     @cached_property

@@ -19,6 +19,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor
+from kelpie.agent.inbox.background_runs import BATCHES_READ
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.live.live_agents import LiveAgents
@@ -94,6 +95,7 @@ class Kelpie:
         finder: NearestItems | None = None,
         data_dir: DataDir | None = None,
         password_kept: str | None = None,
+        stream_page: int = BATCHES_READ,
     ) -> None:
         self.world = world
         self.settings = settings
@@ -109,7 +111,7 @@ class Kelpie:
         self._fact_task: asyncio.Task[None] | None = None
         self._rotation_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
-        self.runtime = self._build(providers, external, packages, finder, password_kept)
+        self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size, self.runtime.disk_usage)
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
         self._maintenance = MaintenanceWorker(self.runtime.recovery, self.runtime.memory_changes, self._cleanup, expiry)
@@ -124,6 +126,7 @@ class Kelpie:
         packages: Packages | None,
         finder: NearestItems | None,
         password_kept: str | None,
+        stream_page: int,
     ) -> Runtime:
         world, settings = self.world, self.settings
         models = Models(world, settings, providers, self._share)
@@ -195,6 +198,7 @@ class Kelpie:
             turn_dependencies=turn_dependencies,
             sandbox=sandbox,
             custom_tools=custom_tools,
+            stream_page=stream_page,
         )
 
     def api(self, caller: Caller = DEFAULT_CALLER) -> Api:

@@ -62,3 +62,4 @@ class Runtime:
     turn_dependencies: TurnDependencies
     sandbox: ProcessSandbox | None
     custom_tools: CustomToolRunner | None
+    stream_page: int  # batches of a stored stream that a follower reads at once

@@ -1,12 +1,15 @@
 """Compaction in a turn: before a step, after it and when the provider refuses; what stays, and what never gets lost."""
 
+import asyncio
 import gc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.agent.compaction.on_request import RUN_TYPE
+from kelpie.agent.compaction.window_guard import Room, WindowGuard
 from kelpie.agent.events.turn_events import Compacting
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
 from kelpie.agent.prompt.wellformed_history import weight
@@ -416,3 +419,13 @@ async def test_a_turn_that_had_to_make_room_leaves_no_ring_behind(rig):
     finally:
         gc.enable()
     assert len(left) == len(others)
+
+
+def test_a_prompt_that_is_refused_again_and_again_ends_the_turn():
+    """Whatever else would let the turn go on: here its history is about to be read again each time."""
+    conversation = SimpleNamespace(context=None)
+    guard = WindowGuard(None, None, None, conversation, None)
+    rooms = [asyncio.run(guard.make_room(None, OVERFLOW, ())) for _ in range(4)]
+    assert rooms == [Room.retry, Room.retry, Room.retry, Room.none]
+    guard.counted(Usage())
+    assert asyncio.run(guard.make_room(None, OVERFLOW, ())) is Room.retry, "a reply begins the count anew"

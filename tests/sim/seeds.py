@@ -147,4 +147,19 @@ FOUND = (
         151,
         "the scenario's own: a call by hand that a power cut took away had its place when somebody else was refused",
     ),
+    Found(
+        "cancel-races-everything",
+        16,
+        "a run cancelled while its turn was about to be resumed: the model was asked for it after the cancel was told",
+    ),
+    Found(
+        "cancel-races-everything",
+        10,
+        "a run cancelled while its turn was about to be resumed: the model was asked for it after the cancel was told",
+    ),
+    Found(
+        "background-runs-and-readers",
+        1,
+        "the same ids in two conversations: a message that came again was not known, and was said twice",
+    ),
 )

@@ -11,6 +11,9 @@ from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.mutations import MUTATIONS, Mutation
+from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
+
+PLANTED = (*MUTATIONS, *SURVIVORS)
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:
@@ -34,14 +37,22 @@ def search_range(mutation: Mutation, scenario: Scenario) -> int:
     return found.seed
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.apply.__name__)
+@pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.apply.__name__)
 def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     turns_red(mutation, SCENARIOS[mutation.scenario])
 
 
+@pytest.mark.parametrize("mutation", TESTED, ids=lambda mutation: mutation.apply.__name__)
+def test_a_planted_bug_turns_its_test_red(mutation: UnitMutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.test()
+    mutation.apply(monkeypatch)
+    with pytest.raises(AssertionError):
+        mutation.test()
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.apply.__name__)
+@pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.apply.__name__)
 def test_a_broken_propagation_is_found_within_its_range(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     search_range(mutation, SCENARIOS[mutation.scenario])

@@ -5,17 +5,19 @@ asserts that every invariant held and that every fault the scenario names fired 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kelpie.sim.faults import CRASHES, Fault
-from kelpie.sim.runs.scenario import run
+from kelpie.sim.faults import CRASHES, Aim, Fault, places_of
+from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.seeds import FOUND, Found
 from tests.sim.shares import HASH_SEED, Elsewhere, commit, elsewhere, first_seed, play, share_of
 
 ROOT = Path(__file__).parents[2]
+ALONE_MAX = 5  # runs with one kind of fault, in which it fires
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +50,33 @@ def test_a_seed_that_broke_once_holds_now(found: Found) -> None:
     assert report.broken is None, f"{found.bug}\n{report.text()}"
 
 
-def test_every_fault_is_named_by_some_scenario() -> None:
-    named = {aim.fault for scenario in SCENARIOS.values() for aim in scenario.named}
-    assert named == set(Fault)
+def test_every_fault_is_named_by_some_scenario_at_each_of_its_places() -> None:
+    """A search misses a fault that is named and never fires at its place."""
+    named = {(aim.fault, aim.place) for scenario in SCENARIOS.values() for aim in scenario.named}
+    declared = {(fault, place) for fault in Fault for place in places_of(fault)}
+    assert not declared - named
+
+
+def test_everything_at_once_can_fire_every_kind() -> None:
+    scenario = SCENARIOS["everything-at-once"]
+    assert {fault for fault, _ in scenario.points} == set(Fault)
+    missing = set(Fault) - _fired(scenario, set(Fault), 0.05, 0)
+    for fault in sorted(missing):
+        assert any(_fired(scenario, {fault}, 0.5, seed) for seed in range(ALONE_MAX)), f"{fault} does not fire"
+
+
+def _fired(scenario: Scenario, kinds: set[Fault], rate: float, seed: int) -> set[Fault]:
+    """The kinds that fire in a run in which only these are on, wherever the scenario has them."""
+    aims = tuple(Aim(kind, place, rate=rate, times_max=2) for kind, place in scenario.points if kind in kinds)
+    return {firing.fault for firing in run(replace(scenario, swarm=(), faults=aims), seed).firings}
+
+
+def test_a_kind_that_several_scenarios_depend_on_is_in_several() -> None:
+    scenarios = {
+        fault: {name for name, each in SCENARIOS.items() if any(kind is fault for kind, _ in each.points)}
+        for fault in Fault
+    }
+    assert not [fault for fault, names in scenarios.items() if len(names) < 2]
 
 
 def test_every_scenario_names_faults_and_crashes_are_at_every_journal_point() -> None:

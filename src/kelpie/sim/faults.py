@@ -82,13 +82,23 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.vanishing_client: ("client.request", "client.stream"),
 }
 
-# Places that only the real application has, in its journal and in the world around it; a swarm leaves them alone.
+# Places that only the real application has, in its journal and in the world around it. A swarm leaves them alone unless
+# it is told to fire everywhere.
 _KINDS = ("open", "step", "reply", "ask", "answers", "result", "recover", "compact", "close")
 _JOURNAL = tuple(f"journal.{kind}" for kind in _KINDS)
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: (*_JOURNAL, *_TOLD),
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
+    Fault.storage_latency: (  # between one read and its answer, which is old by then
+        "read.permissions",
+        "read.usage",
+        "read.spending",
+        "read.agent",
+        "read.conversation",
+        "read.changes",
+        "read.expired",
+    ),
     Fault.disk_full: (*_JOURNAL, "journal.group"),
     Fault.crash_before_write: (*_JOURNAL, "keys.write", "outside.effect", "packages.install"),
     Fault.crash_after_write: (*_JOURNAL, "cells.told", "keys.write", "outside.effect", "packages.install"),
@@ -152,8 +162,7 @@ class Aim:
     times_max: int = 1000
 
     def __post_init__(self) -> None:
-        places = (*PLACES[self.fault], *HOUSE_PLACES.get(self.fault, ()))
-        if self.place not in places:
+        if self.place not in (places := places_of(self.fault)):
             raise ValueError(f"{self.fault} cannot fire at '{self.place}'; its places are {places}")
 
 
@@ -165,7 +174,12 @@ class Firing:
     detail: str
 
 
-def swarm(rng: random.Random, kinds: Iterable[Fault]) -> list[Aim]:
+def places_of(kind: Fault, *, everywhere: bool = True) -> tuple[str, ...]:
+    """The places of a kind: those of every application, and everywhere those of the real one."""
+    return (*PLACES[kind], *(HOUSE_PLACES.get(kind, ()) if everywhere else ()))
+
+
+def swarm(rng: random.Random, kinds: Iterable[Fault], *, everywhere: bool = False) -> list[Aim]:
     """The aims of a run for kinds that may fire anywhere: about half of them stay off."""
     aims: list[Aim] = []
     for kind in kinds:
@@ -175,6 +189,9 @@ def swarm(rng: random.Random, kinds: Iterable[Fault]) -> list[Aim]:
         times_max = SWARM_CRASHES_MAX if kind in CRASHES else 1000
         for place in PLACES[kind]:
             aims.append(Aim(kind, place, rate=rate / 10 if place in VISITED_OFTEN else rate, times_max=times_max))
+        if everywhere:  # where a crash has many places, one in each is enough
+            times_max = 1 if kind in CRASHES else 1000
+            aims += [Aim(kind, place, rate=rate, times_max=times_max) for place in HOUSE_PLACES.get(kind, ())]
     return aims
 
 

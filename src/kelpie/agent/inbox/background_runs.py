@@ -42,7 +42,7 @@ from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-BATCHES_READ = 64
+BATCHES_READ = 64  # at once, of a stream that is followed
 LOOK_S = 2.0  # a follower reads again after this time even without a notification
 RETRY_AFTER_S = 5.0
 
@@ -59,10 +59,12 @@ class BackgroundRuns:
         notifier: RunNotifier,
         quotas: Quotas,
         caller: Caller = DEFAULT_CALLER,
+        batches_read: int = BATCHES_READ,
     ) -> None:
         self._world = world
         self._models = models
         self._settings = settings
+        self._batches_read = batches_read
         self._run_queue = run_queue
         self._notifier = notifier
         self._quotas = quotas
@@ -134,18 +136,23 @@ class BackgroundRuns:
         return run
 
     async def latest(self, agent_id: AgentId, conversation: str, otid: str | None) -> Run:
-        """The run of a message's id, or without one the newest that has not ended. Raises NotFound, InvalidInput."""
+        """The run of a message's id in this conversation, or without an id the newest that has not ended.
+
+        Raises NotFound, InvalidInput.
+        """
 
         def read(tx: Tx) -> RunId | None:
             row_ownership.agent(tx, self._organization, agent_id)
             if otid is not None:
-                return client_ids.latest(tx, agent_id, otid)
+                return next(iter(client_ids.newest(tx, agent_id, conversation, otid, 1)), None)
             return unfinished.newest_in_background(tx, agent_id, conversation)
 
         run_id = await self._world.database.read(read)
         if run_id is None:
             if otid is not None:
-                raise InvalidInput("otid", "no run has a message with this otid; check it, or give the run_id")
+                raise InvalidInput(
+                    "otid", "no run of this conversation has a message with this otid; check it, or give the run_id"
+                )
             raise InvalidInput(
                 "run_id", "No active runs found for this conversation. Only background runs can be followed."
             )
@@ -157,7 +164,7 @@ class BackgroundRuns:
         with self._notifier.listen(run_id) as subscription:
             while True:
                 subscription.clear()
-                batches, status = await self._world.database.read(lambda tx, n=number: _look(tx, run_id, n))
+                batches, status = await self._world.database.read(lambda tx, n=number: self._look(tx, run_id, n))
                 for batch in batches:
                     number = batch.number
                     for data in batch.events:
@@ -177,6 +184,5 @@ class BackgroundRuns:
         row_ownership.run(tx, self._organization, run_id)
         return runs.get(tx, run_id)
 
-
-def _look(tx: Tx, run_id: RunId, number: int) -> tuple[list[Batch], RunStatus]:
-    return run_events.after(tx, run_id, number, BATCHES_READ), runs.get(tx, run_id).status
+    def _look(self, tx: Tx, run_id: RunId, number: int) -> tuple[list[Batch], RunStatus]:
+        return run_events.after(tx, run_id, number, self._batches_read), runs.get(tx, run_id).status

@@ -16,6 +16,8 @@ from kelpie.storage.runs import client_ids, runs, unfinished
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
+SAME_ID_MAX = 16  # runs of one client id that are looked through; a client that gives an id to more has no use for it
+
 
 def can_come_again(sent: SendRequest | RunInput) -> bool:
     """True if a duplicate could be recognised: all messages have an id of the client."""
@@ -34,11 +36,11 @@ def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run |
     """The newest run that answers these very messages already, or is about to; one that failed is no answer."""
     if not can_come_again(given):
         return None
-    run_id = client_ids.latest(tx, agent_id, given.messages[0].otid or "")
-    if run_id is None or unfinished.given(tx, run_id).messages != given.messages:
-        return None
-    run = runs.get(tx, run_id)
-    return run if (run.conversation_id or "") == conversation and run.status is not RunStatus.failed else None
+    for run_id in client_ids.newest(tx, agent_id, conversation, given.messages[0].otid or "", SAME_ID_MAX):
+        if unfinished.given(tx, run_id).messages == given.messages:
+            run = runs.get(tx, run_id)
+            return None if run.status is RunStatus.failed else run
+    return None
 
 
 async def find_replay(database: Database, agent_id: AgentId, send: SendRequest) -> Replay | None:

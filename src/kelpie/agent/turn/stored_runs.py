@@ -50,6 +50,7 @@ class ResumePoint:
     position: JournalPosition
     rows: Sequence[Message]  # the rows of the turn in the history
     left: LeftOpen | None  # the calls it has left open
+    over: bool  # it has ended since it was found: a client cancelled it
 
 
 class StoredRuns:
@@ -131,6 +132,8 @@ class StoredRuns:
         with self._dependencies.underway.working(run.agent_id, run.conversation_id or "", sink):
             sink.cancellation.begin()
             point = await self.point(left)
+            if point.over:  # a cancel looks for this turn after it has ended the run, so one of the two sees the other
+                raise RunOver(f"{run.id} has ended")
             conversation = await enter(self._database, live, point.position.conversation)
             start = await self._start(left, point, conversation)
             if start is None:
@@ -191,14 +194,15 @@ class StoredRuns:
         """
         run, given = left.run, left.given
 
-        def read(tx: Tx) -> tuple[int, Sequence[Message]]:
+        def read(tx: Tx) -> tuple[int, Sequence[Message], bool]:
             length = journal_keys.length(tx, run.agent_id, run.id)
-            return length, messages.of_runs(tx, (*given.earlier, run.id))
+            over = unfinished.find_unfinished(tx, run.id) is None
+            return length, messages.of_runs(tx, (*given.earlier, run.id)), over
 
-        number, rows = await self._database.read(read)
+        number, rows, over = await self._database.read(read)
         position = JournalPosition(self._live.claim, run, number, run.conversation_id or "")
         open_calls = left_open(rows) if given.request is None or position.rests_on_history else None
-        return ResumePoint(position, rows, open_calls)
+        return ResumePoint(position, rows, open_calls, over)
 
     async def close(self, left: UnfinishedRun, why: dict[str, str], reason: StopReason = StopReason.error) -> None:
         """Ends a run without playing it further, with a result for every call it had open. Raises StorageError."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.output import counted, print_json, say
+from kelpie.cli.output import counted, print_json, print_rows, say
 from kelpie.core.errors import InvalidInput
 from kelpie.observe import logs
 from kelpie.sim.faults import Aim
@@ -71,6 +71,8 @@ def search_seeds(names: Sequence[str], seeds: str, *, broken_max: int, as_json: 
     found = [_search(scenario, span, broken_max, as_json=as_json) for scenario in wanted]
     if as_json:
         print_json(found, indent=None)
+    else:
+        print_rows(("FAULT", "POINT", "SCENARIO", "FIRED"), _table(found), "No fault fired.")
     return ERROR if any(each["broken"] or each["unfired"] for each in found) else OK
 
 
@@ -100,7 +102,14 @@ def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool)
     if not as_json:
         say(_summary(done), flush=True)
     unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]
-    return {"scenario": scenario.name, "runs": done.runs, "broken": broken, "unfired": unfired}
+    fired = [{"fault": str(fault), "point": place, "times": count} for (fault, place), count in done.fired.items()]
+    return {"scenario": scenario.name, "runs": done.runs, "broken": broken, "unfired": unfired, "fired": fired}
+
+
+def _table(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, int]]:
+    """One row for every fault that fired at a point in a scenario, sorted."""
+    rows = [(e["fault"], e["point"], each["scenario"], e["times"]) for each in found for e in each["fired"]]
+    return sorted(rows)
 
 
 def _summary(done: Search) -> str:

@@ -7,6 +7,7 @@ hide itself. Each raises Broken with the name of the invariant and what was seen
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kelpie.core.conversations.runs import UNFINISHED, RunStatus, StopReason, status_for
 from kelpie.sim.checks.client_history import Fate, History
@@ -154,6 +155,53 @@ class Fence:
             self._last[agent_id] = (epoch, version)
 
 
+class EndsOnce:
+    """Checks after every commit that a run which has ended keeps its end. One per run."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[str, str | None, int]] = {}
+
+    def __call__(self, disk: Disk) -> None:
+        for run_id, *end in disk.query(
+            "SELECT id, status, stop_reason, completed_at FROM runs WHERE completed_at IS NOT NULL"
+        ):
+            if (before := self._ends.setdefault(run_id, tuple(end))) != tuple(end):
+                raise Broken("a run ends once", f"{run_id} had ended as {before} and is {tuple(end)}")
+
+
+def streams_are_whole(disk: Disk, _history: History) -> None:
+    """A stored stream ends once, and the pieces of a message in it are the message that was committed.
+
+    Where the clock went back in the middle of a run, the parts of its stream are swept at different times.
+    """
+    streams: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run_id, events in disk.query(
+        "SELECT e.run_id, e.events FROM run_events e JOIN runs r ON r.id = e.run_id WHERE NOT EXISTS (SELECT 1 "
+        "FROM run_events o WHERE o.run_id = r.id AND o.created_at > r.completed_at) ORDER BY e.run_id, e.number"
+    ):
+        streams[run_id] += json.loads(events)
+    for run_id, events in streams.items():
+        kinds = [event["kind"] for event in events]
+        if kinds.count("ended") != 1 or kinds[-1] != "ended":
+            raise Broken("a stream has one end", f"{run_id}: {kinds}")
+        pieces: dict[tuple[str, str], str] = defaultdict(str)  # of a message or a call in it
+        for event in events:
+            if event["kind"] == "answer":
+                pieces[event["message_id"], ""] += event["text"]
+            elif event["kind"] == "call":
+                pieces[event["message_id"], event["call_id"]] += event["arguments"] or ""
+            elif event["kind"] == "message" and event["previewed"]:
+                _is_what_was_shown(event["row"], pieces)
+
+
+def _is_what_was_shown(row: Mapping[str, Any], pieces: Mapping[tuple[str, str], str]) -> None:
+    committed = {"": "".join(part.get("text", "") for part in row["content"] if part["type"] == "text")}
+    committed |= {call["id"]: call["arguments"] for call in row["tool_calls"]}
+    for key, text in committed.items():
+        if (shown := pieces.get((row["id"], key), "")) != text:
+            raise Broken("what was shown in pieces is what was committed", f"{row['id']}: {shown!r} of {text!r}")
+
+
 def no_leaks(seen: Iterable[SeenRequest], secrets: Mapping[str, str], owner_of: Mapping[str, str]) -> None:
     """No agent sees another's memory: a prompt that holds a mark of one agent holds no secret of another.
 
@@ -218,4 +266,5 @@ AT_REST = (
     runs_ended,
     usage_is_counted,
     nothing_is_left_over,
+    streams_are_whole,
 )

@@ -60,6 +60,8 @@ class Disk:
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
+        self.loads: list[tuple[str, float]] = []  # agents and when each had been loaded, for checks
+        self.claims: set[tuple[str, int]] = set()  # agents and epochs of all claims on them, for checks
         self.package_disk = PackageDisk()
         self.key_file: tuple[bytes, ...] = ()  # encryption keys
         self._watchers: list[Watcher] = []

@@ -38,6 +38,16 @@ class SeenRequest:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ChargedReply:
+    """A reply that the model has sent to its end, and the tokens that the provider charges for it."""
+
+    at_s: float
+    asked: str  # the last message of the user
+    prompt_tokens: int
+    completion_tokens: int
+
+
 class ScriptedLlm:
     """A handler for `Internet.host`."""
 
@@ -50,6 +60,7 @@ class ScriptedLlm:
         models: tuple[str, ...] = ("scripted",),
     ) -> None:
         self.seen: list[SeenRequest] = []
+        self.charged: list[ChargedReply] = []
         self._loop = loop
         self._faults = faults
         self._mind = mind
@@ -151,6 +162,7 @@ class ScriptedLlm:
             choices = []
         head = _head(body, "chat.completion", len(self.seen))
         await _reply(answer, {**head, "choices": choices, "usage": _usage(body, decision)})
+        self._charge(body, decision)
 
     async def _stream(self, body: Mapping[str, Any], decision: Decision, answer: OutgoingResponse) -> None:
         head = _head(body, "chat.completion.chunk", len(self.seen))
@@ -174,6 +186,12 @@ class ScriptedLlm:
         if (body.get("stream_options") or {}).get("include_usage"):
             await _event(answer, {**head, "choices": [], "usage": _usage(body, decision)})
         await answer.send(b"data: [DONE]\n\n")
+        self._charge(body, decision)
+
+    def _charge(self, body: Mapping[str, Any], decision: Decision) -> None:
+        usage, said = _usage(body, decision), [m["content"] for m in body["messages"] if m["role"] == "user"]
+        tokens = usage["prompt_tokens"], usage["completion_tokens"]
+        self.charged.append(ChargedReply(self._loop.time(), str(said[-1]) if said else "", *tokens))
 
 
 def _going_on(decision: Decision, body: Mapping[str, Any]) -> Decision:

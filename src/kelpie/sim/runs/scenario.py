@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from kelpie.core.settings.settings import Settings
 from kelpie.sim.checks.client_history import History
-from kelpie.sim.faults import Aim, Fault, Faults, Firing, swarm
+from kelpie.sim.faults import Aim, Fault, Faults, Firing, places_of, swarm
 from kelpie.sim.loop.errors import SimError
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
@@ -41,6 +41,7 @@ class Scenario:
     faults: tuple[Aim, ...] = ()  # always on, and missed when they never fire
     plots: tuple[tuple[Aim, ...], ...] = ()  # each run has one of them, in turn by its seed; missed like `faults`
     swarm: tuple[Fault, ...] = ()  # may fire anywhere; about half of them are off in each run
+    swarm_everywhere: bool = False  # also in the places that only the real application has
     settled: Part | None = None
     checks: tuple[Check, ...] = ()
     watches: tuple[Callable[[], Watcher], ...] = ()  # looked through after every commit
@@ -52,6 +53,12 @@ class Scenario:
     def named(self) -> tuple[Aim, ...]:
         """Every fault that the scenario is about, each once."""
         return tuple(dict.fromkeys((*self.faults, *(aim for plot in self.plots for aim in plot))))
+
+    @property
+    def points(self) -> tuple[tuple[Fault, str], ...]:
+        """Every fault that can fire in the scenario, with its place, each once: those it names first."""
+        of_swarm = ((kind, place) for kind in self.swarm for place in places_of(kind, everywhere=self.swarm_everywhere))
+        return tuple(dict.fromkeys((*((aim.fault, aim.place) for aim in self.named), *of_swarm)))
 
     def aims(self, seed: int) -> tuple[Aim, ...]:
         """Those of them that are on in the run with this seed."""
@@ -97,7 +104,7 @@ def run(
     image = _image(scenario.schema) if scenario.schema else None
     policy = Replay(tape, strict=strict) if tape is not None else None
     loop = SimLoop(seed, policy, picks_max=PICKS_MAX, virtual_s_max=VIRTUAL_S_MAX)
-    aims = (*swarm(loop.rng("swarm"), scenario.swarm), *scenario.aims(seed))
+    aims = (*swarm(loop.rng("swarm"), scenario.swarm, everywhere=scenario.swarm_everywhere), *scenario.aims(seed))
     disk = Disk(image)
     gate: list[Faults] = []
 

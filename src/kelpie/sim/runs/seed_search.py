@@ -1,7 +1,8 @@
 """Many runs: search for a seed that breaks an invariant, replay of it, and shrinking."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.runs.scenario import Report, Scenario, run
@@ -16,6 +17,7 @@ class Search:
     broken: Report | None  # the first of them
     unfired: tuple[Aim, ...]
     broken_runs: int = 0
+    fired: Mapping[tuple[Fault, str], int] = field(default_factory=dict[tuple[Fault, str], int])  # how often, by place
 
     def verdict(self) -> str | None:
         """None when everything held and every named fault fired, else a sentence."""
@@ -38,11 +40,13 @@ def search(
     """Runs the seeds until so many have failed; `on_report` gets the report of every run as it ends."""
     disconnected = tuple(disconnected)
     unfired = list(scenario.named)
+    fired: Counter[tuple[Fault, str]] = Counter()
     runs = broken_runs = 0
     first: Report | None = None
     for seed in seeds:
         report = run(scenario, seed, disconnected=disconnected)
         on_report(report)
+        fired.update((firing.fault, firing.place) for firing in report.firings)
         runs += 1
         on = scenario.aims(seed)
         unfired = [aim for aim in unfired if aim not in on or not report.fired(aim.fault, aim.place)]
@@ -51,7 +55,7 @@ def search(
             broken_runs += 1
             if broken_runs >= broken_max:
                 break
-    return Search(scenario.name, runs, first, tuple(unfired), broken_runs)
+    return Search(scenario.name, runs, first, tuple(unfired), broken_runs, fired)
 
 
 def replay(scenario: Scenario, report: Report) -> Report:

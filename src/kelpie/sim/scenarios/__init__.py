@@ -5,6 +5,7 @@ from kelpie.sim.scenarios.basic.all_faults import EVERYTHING
 from kelpie.sim.scenarios.basic.clock_faults import CLOCKS
 from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
 from kelpie.sim.scenarios.basic.crashes import ANYWHERE, EVERY_POINT
+from kelpie.sim.scenarios.basic.failed_commits import FAILED_COMMITS
 from kelpie.sim.scenarios.basic.many_messages import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.basic.model_faults import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.basic.slow_clients import CLIENTS
@@ -32,6 +33,7 @@ from kelpie.sim.scenarios.tools.permissions import PERMITS
 from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
 from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
+from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
@@ -43,12 +45,14 @@ from kelpie.sim.scenarios.turns.deletions import REMOVALS
 from kelpie.sim.scenarios.turns.pauses import RESTS
 from kelpie.sim.scenarios.turns.start_and_stop import LIFECYCLE
 from kelpie.sim.scenarios.turns.tool_rules import RULINGS
+from kelpie.sim.scenarios.turns.usage import USAGE
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         CONVERSATIONS,
         EVERY_POINT,
+        FAILED_COMMITS,
         ANYWHERE,
         DISK_FULL,
         LLM_FAULTS,
@@ -81,10 +85,12 @@ SCENARIOS: dict[str, Scenario] = {
         DOUBTS,
         CUT_OFF,
         CANCELLING,
+        ABANDONED,
         WAITING,
         EXPIRING,
         RESTS,
         BUDGETS,
+        USAGE,
         PERMITS,
         ALLOWANCES,
         LEARNING,

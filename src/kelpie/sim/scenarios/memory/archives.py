@@ -151,9 +151,14 @@ _WRITES = (
 PASSAGES = scenario(
     "passages-under-storage-faults",
     ArchiveUse,
-    faults=_WRITES,
+    faults=(
+        *_WRITES,
+        Aim(Fault.embedding_fail, "embedding.local", rate=0.1),
+        Aim(Fault.embedding_timeout, "embedding.local", rate=0.05),
+        Aim(Fault.vector_search_fail, "search.passages", rate=0.1),
+    ),
     swarm=(Fault.storage_busy, Fault.storage_latency, Fault.crash_before_write, Fault.network_delay),
-    quiet_s=200.0,
+    quiet_s=600.0,
     watches=(Index,),
 )
 

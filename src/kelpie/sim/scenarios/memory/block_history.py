@@ -13,6 +13,7 @@ from kelpie.sim.ports.disk import Disk
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.prompts import prompts
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 FIRST = "begun"
@@ -80,6 +81,7 @@ class BlockHistory(ServerScenario):
         self.appended: list[tuple[str, str, str]] = []  # the line, agent and run of what was acknowledged
         self.written: list[str] = []
         self.restored: list[AcknowledgedRollback] = []
+        self.known: list[tuple[float, str | int]] = []  # when a new value or the version of a rollback was acknowledged
 
     async def act(self) -> None:
         maker = self.client("maker")
@@ -97,6 +99,8 @@ class BlockHistory(ServerScenario):
                 *(self._undo(client) for client in undoers),
             )
         )
+        await self._undo_once(writer)
+        await together(client.say(agent) for client, agent in zip(talkers, self.agents, strict=True))
 
     async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
         for number in range(ROUNDS):
@@ -112,19 +116,24 @@ class BlockHistory(ServerScenario):
             value = f"anew {number}"
             await client.insist("PATCH", self.path, {"value": value})
             self.written.append(value)
+            self.known.append((self.machine.loop.time(), value))
 
     async def _undo(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS):
             await client.pause(2.0)
-            listed = await client.insist("GET", f"{self.path}/history?limit={KEPT}")
-            newest, version = listed[0]["version"], client.picks(listed)["version"]
-            body = {"version": version, "expected_version": newest}
-            response = await client.ask("POST", f"{self.path}/rollback", body)
-            if response is not None and response.status == 200:
-                told: dict[str, Any] = response.json()
-                self.restored.append(AcknowledgedRollback(version, newest, told["version"], told["value"]))
-            elif response is not None and response.status not in (404, 409, 503):
-                raise Broken("a sound request is accepted", f"rollback: {response.status} {response.body!r}")
+            await self._undo_once(client)
+
+    async def _undo_once(self, client: ScenarioClient) -> None:
+        listed = await client.insist("GET", f"{self.path}/history?limit={KEPT}")
+        newest, version = listed[0]["version"], client.picks(listed)["version"]
+        body = {"version": version, "expected_version": newest}
+        response = await client.ask("POST", f"{self.path}/rollback", body)
+        if response is not None and response.status == 200:
+            told: dict[str, Any] = response.json()
+            self.restored.append(AcknowledgedRollback(version, newest, told["version"], told["value"]))
+            self.known.append((self.machine.loop.time(), told["version"]))
+        elif response is not None and response.status not in (404, 409, 503):
+            raise Broken("a sound request is accepted", f"rollback: {response.status} {response.body!r}")
 
     def check(self) -> None:
         super().check()
@@ -133,9 +142,22 @@ class BlockHistory(ServerScenario):
             if number > 1:
                 self._follows(versions[number - 1], version)
         self._holds_what_was_acknowledged(versions)
+        self._prompts_are_current(versions)
         kept = self.machine.disk.query("SELECT count(*) FROM block_history WHERE block_id = ?", self.chronicle.block_id)
         if kept[0][0] < min(len(versions), KEPT):
             raise Broken("the newest versions are kept", f"{kept[0][0]} of {len(versions)}")
+
+    def _prompts_are_current(self, versions: dict[int, Version]) -> None:
+        """A prompt shows a version that is not older than the last one acknowledged before its step began."""
+        first = {version.value: number for number, version in reversed(versions.items())}
+        known = [(at_s, first[each] if isinstance(each, str) else each) for at_s, each in self.known]
+        for prompt in prompts(self.machine.llm.seen, self.heard):
+            shown = prompt.block("log")
+            oldest = max((number for at_s, number in known if at_s <= prompt.began_s), default=1)
+            could = [version.value for number, version in versions.items() if number >= oldest]
+            if shown is not None and shown not in could:
+                told = f"{prompt.agent_id} is shown {shown!r} after version {oldest} was acknowledged"
+                raise Broken("a prompt is not older than the last edit", told)
 
     def _follows(self, before: Version, after: Version) -> None:
         """Each version is the one before with what its author did to it."""

@@ -12,6 +12,7 @@ from kelpie.search.text.segment_queue import LOOSE_MAX
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.fixtures.bit_flips import CELLS, BitFlips
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario
 from kelpie.sim.scenarios.memory.archives import TOOLS
@@ -24,29 +25,13 @@ SHELVED = frozenset(f"urchin {number} likes company" for number in range(LOOSE_M
 LOST = "damaged on the disk"
 GONE = "The result of this call was lost"
 
-# Places where the disk can change something: table, column, and which rows.
-CELLS = {
-    "disk.vector": ("search_vectors", "vector", "1"),
-    "disk.sketch": ("search_sketches", "sketch", "1"),
-    "disk.words": ("search_items", "words", "loose AND kind <> 'tool'"),
-    "disk.postings": ("search_postings", "postings", "1"),
-    "disk.segment": ("search_segments", "members", "1"),
-    "disk.passage": ("passages", "text", "1"),
-    "disk.message": ("messages", "content", "role IN ('user', 'assistant')"),
-    "disk.call": ("messages", "tool_calls", "role = 'assistant' AND tool_calls <> '[]'"),
-    "disk.result": ("messages", "tool_returns", "role = 'tool'"),
-    "disk.block": ("blocks", "value", "value <> ''"),
-    "disk.version": ("block_history", "value", "value <> ''"),
-}
-
 
 class Corruption(ServerScenario):
     """One client, two agents; between the messages the disk decays, and the power is cut so that nothing is cached."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.flipped: list[tuple[str, str, int, bytes, bytes]] = []  # table, column, row, before, after
-        self._rng = machine.loop.rng("rot")
+        self.flips = BitFlips(machine)
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent",), tools=TOOLS)
@@ -55,7 +40,7 @@ class Corruption(ServerScenario):
         for turn in range(MESSAGES):
             for agent_id in self.agents:
                 await client.say(agent_id, STORE, stream=client.tosses(0.5))
-            self._rot()
+            self.flips.flip(CELLS)
             await self.machine.restart()
             await self._reads_are_true(client, turn)
 
@@ -65,26 +50,6 @@ class Corruption(ServerScenario):
         if made is not None and made.status == 200:
             path = f"/v1/archives/{made.json()['id']}/passages/batch"
             await client.ask("POST", path, {"passages": [{"text": text} for text in sorted(SHELVED)]})
-
-    def _rot(self) -> None:
-        for place, (table, column, which) in CELLS.items():
-            rows = self.machine.disk.query(
-                f"SELECT rowid, CAST({column} AS BLOB) FROM {self._named(table)} WHERE {which}"
-            )
-            if rows and self.machine.faults.fires(Fault.storage_corruption, place):
-                rowid, before = self._rng.choice(sorted(rows))
-                at = self._rng.randrange(len(before))
-                after = before[:at] + bytes([before[at] ^ 1 << self._rng.randrange(8)]) + before[at + 1 :]
-                self._put(table, column, rowid, after)
-                self.flipped.append((table, column, rowid, before, after))
-
-    def _named(self, table: str) -> str:
-        return "(SELECT item AS rowid, * FROM search_sketches)" if table == "search_sketches" else table
-
-    def _put(self, table: str, column: str, rowid: int, value: bytes) -> None:
-        key = "item" if table == "search_sketches" else "rowid"
-        kind = "BLOB" if table.startswith("search_") else "TEXT"
-        self.machine.disk.query(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {key} = ?", value, rowid)
 
     async def _reads_are_true(self, client: ScenarioClient, turn: int) -> None:
         """Every client reads everything; each value is true, or marked as damaged."""
@@ -139,8 +104,7 @@ class Corruption(ServerScenario):
             heard = await visitor.say(agent_id)
             if not heard.acknowledged:
                 raise Broken("no agent is bricked", f"{agent_id} was told {heard.status} {heard.trouble}")
-        for table, column, rowid, before, _ in reversed(self.flipped):
-            self._put(table, column, rowid, before)  # the rest is about what was written, not about the disk
+        self.flips.put_back()  # the rest is about what was written, not about the disk
         # With the results themselves back, nothing needs to stand for them.
         self.machine.disk.query("DELETE FROM messages WHERE role = 'tool' AND tool_returns LIKE ?", f"%{GONE}%")
         self.machine.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")

@@ -95,9 +95,14 @@ class SearchWithoutMeaning(MemoryTools):
 MEMORY_CRASHES = scenario(
     "memory-crashes",
     MemoryTools,
+    faults=(
+        Aim(Fault.embedding_fail, "embedding.local", rate=0.15),
+        Aim(Fault.embedding_timeout, "embedding.local", rate=0.1),
+        Aim(Fault.vector_search_fail, "search.passages", rate=0.3),
+    ),
     plots=(*cuts("open", 2), *cuts("step", 1, 3, 4, 6)),
     swarm=(Fault.storage_write_fail, Fault.storage_busy, Fault.crash_after_write, Fault.llm_malformed),
-    quiet_s=180.0,
+    quiet_s=600.0,
     watches=(Index,),
 )
 
@@ -107,6 +112,7 @@ VECTOR_SEARCH = scenario(
     faults=(
         Aim(Fault.vector_search_fail, "search.passages", rate=0.5),
         Aim(Fault.vector_search_fail, "search.messages", rate=0.5),
+        Aim(Fault.embedding_fail, "embedding.local", rate=0.05),
     ),
     swarm=(Fault.storage_read_fail, Fault.storage_write_fail, Fault.crash_after_write, Fault.network_delay),
     quiet_s=120.0,

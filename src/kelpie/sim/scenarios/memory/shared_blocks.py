@@ -6,15 +6,17 @@ Everything that clients saw goes through the linearizability check; the prompts 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kelpie.sim.checks.linearizability import UNKNOWN, Log, Operation, Register, check
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.prompts import prompts
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
+IDLE_S = 0.5  # so that agents are loaded while others edit
 FIRST = "nothing yet"
 
 
@@ -153,7 +155,7 @@ class SharedBlocks(ServerScenario):
                 raise Broken("a prompt is not older than the last edit", told)
 
     def _prompts(self) -> Iterator[ShownBlocks]:
-        for prompt in prompts(self.machine.llm.seen, self.heard):
+        for prompt in prompts(self.machine.llm.seen, self.heard, self.machine.disk.loads):
             log = prompt.block("log")
             yield ShownBlocks(
                 prompt.agent_id,
@@ -173,6 +175,9 @@ SHARED = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.25),
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),
+        Aim(Fault.storage_latency, "read.agent", rate=0.5),
+        Aim(Fault.storage_latency, "read.changes", rate=0.2),
     ),
     swarm=(Fault.crash_after_write, Fault.storage_write_fail, Fault.storage_read_fail, Fault.cpu_starvation),
+    settings=replace(SETTINGS, idle_s=IDLE_S),
 )

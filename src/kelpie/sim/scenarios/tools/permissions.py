@@ -137,6 +137,8 @@ PERMITS = scenario(
         Aim(Fault.storage_write_fail, "database.commit", rate=0.02),
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
         Aim(Fault.storage_read_fail, "database.read", rate=0.02),
+        Aim(Fault.storage_latency, "read.permissions", rate=0.5),
+        Aim(Fault.storage_latency, "read.usage", rate=0.3),
     ),
     swarm=(Fault.llm_rate_limit, Fault.storage_latency, Fault.cpu_starvation),
 )

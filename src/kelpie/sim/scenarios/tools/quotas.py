@@ -217,6 +217,7 @@ ALLOWANCES = replace(
             Aim(Fault.crash_after_write, "journal.result", rate=0.04),
             Aim(Fault.crash_after_write, "journal.reply", rate=0.03),
             Aim(Fault.process_crash, "cells.after", rate=0.1),
+            Aim(Fault.process_timeout, "cells.run", rate=0.05),
             Aim(Fault.storage_write_fail, "database.commit", rate=0.01),
             Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.01),
             Aim(Fault.storage_read_fail, "database.read", rate=0.01),

@@ -212,6 +212,7 @@ RENEWALS = replace(
             Aim(Fault.crash_after_write, PLACE, rate=0.1, times_max=1),
             Aim(Fault.crash_after_write, "journal.result", rate=0.1, times_max=1),
             Aim(Fault.storage_write_fail, "database.commit", rate=0.01),
+            Aim(Fault.process_timeout, "cells.run", rate=0.05),
         ),
         swarm=(Fault.storage_latency, Fault.network_delay, Fault.cpu_starvation, Fault.process_crash),
         settings=SETTINGS,

@@ -38,17 +38,24 @@ class Denials:
     def __init__(self, loop: SimLoop) -> None:
         self.began_s: dict[str, float] = {}
         self._loop = loop
-        self._known = 0
+        self._known: set[str] = set()
+        self._waiting: set[str] = set()
         self._news = asyncio.Event()
 
     def __call__(self, disk: Disk) -> None:
-        for (request_id,) in disk.query("SELECT message_id FROM approvals ORDER BY message_id"):
+        waiting = {request_id for (request_id,) in disk.query("SELECT message_id FROM approvals")}
+        for request_id in sorted(waiting):
             self.began_s.setdefault(request_id, self._loop.time())
-        [(count,)] = disk.query("SELECT count(*) FROM runs WHERE metadata LIKE ?", _OURS)
-        if count > self._known:
-            self._known, news = count, self._news
+        denied = {run_id for (run_id,) in disk.query("SELECT id FROM runs WHERE metadata LIKE ?", _OURS)}
+        if denied - self._known:
+            # One commit may hold a denial and the answer that came right after it.
+            waited = {denial_of(MessageId(request_id)) for request_id in waiting | self._waiting}
+            if wrong := sorted(denied - self._known - waited):
+                raise Broken("only what waits is denied", f"{wrong} deny what was answered before")
+            self._known, news = denied, self._news
             self._news = asyncio.Event()
             news.set()
+        self._waiting = waiting
 
     async def next(self) -> None:
         """Waits for the next denial, but not for ever."""
@@ -162,6 +169,7 @@ EXPIRING = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
         Aim(Fault.storage_busy, "database.commit", rate=0.03),
         Aim(Fault.storage_read_fail, "database.read", rate=0.02),
+        Aim(Fault.storage_latency, "read.expired", rate=0.5),
         Aim(Fault.clock_jump, "clock.now", rate=0.001, times_max=2),
         Aim(Fault.vanishing_client, "client.request", rate=0.03),
     ),

@@ -254,6 +254,8 @@ WAITING = scenario(
         *(Aim(fault, "outside.effect", rate=0.1, times_max=1) for fault in (BEFORE, AFTER)),
         Aim(Fault.storage_write_fail, "journal.ask", rate=0.05),
         Aim(Fault.storage_write_fail, "journal.ask.told", rate=0.05),
+        Aim(Fault.disk_full, "journal.ask", rate=0.05),
+        Aim(Fault.disk_full, "journal.answers", rate=0.1),
         Aim(Fault.storage_write_fail, "journal.answers", rate=0.1),
         Aim(Fault.storage_write_fail, "journal.answers.told", rate=0.1),
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.01),

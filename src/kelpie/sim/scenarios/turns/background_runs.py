@@ -1,9 +1,12 @@
 """Background runs while the disk fails and the power is cut: an acknowledged run is answered once, and a client that
 reads a stream, from any number and any number of times, never gets something else under the same number.
+
+A client that gives the same ids to messages of two conversations, or to other words, has all of them said once.
 """
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,11 +33,13 @@ class BackgroundRunScenario(ServerScenario):
         self.whole: set[str] = set()  # runs whose stream was read to its end
         self.rung: list[str] = []
         self.waited: list[str] = []  # tokens of the messages whose sender waited for the answer
+        self.repeated: set[tuple[str, str]] = set()  # conversation and text of the messages that came several times
         machine.world.internet.host(BELL, self._ring)
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._send(client, number) for number, client in enumerate(self.clients(3)))
+        sending = (self._send(client, number) for number, client in enumerate(self.clients(3)))
+        await together((*sending, self._repeat(self.client("forgetful"))))
 
     async def _send(self, client: ScenarioClient, number: int) -> None:
         for turn in range(2):
@@ -51,6 +56,23 @@ class BackgroundRunScenario(ServerScenario):
             run_id = await self._accepted(client, agent_id, {**body, "callback_url": f"http://{BELL}/done"})
             self.accepted[run_id] = token
             await self._read(client, run_id)
+
+    async def _repeat(self, client: ScenarioClient) -> None:
+        """Sends messages several times, in two conversations, under the same ids and partly with other words."""
+        agent_id = self.agents[0]
+        lane = (await client.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {}))["id"]
+        words = [(into, drink) for into in ("", lane) for drink in ("milk", "tea")]
+        for into, drink in (*words, client.picks(words), client.picks(words)):
+            pair = (("first", "a note"), ("second", f"with {drink}"))
+            body: dict[str, Any] = {
+                "messages": [{"role": "user", "content": text, "otid": f"otid-{name}"} for name, text in pair]
+            }
+            if into:
+                path, body = f"/v1/conversations/{into}/messages", {**body, "agent_id": agent_id, "streaming": False}
+            else:
+                path = f"/v1/agents/{agent_id}/messages"
+            await client.insist("POST", path, body)
+            self.repeated.add((into, f"with {drink}"))
 
     async def _accepted(self, client: ScenarioClient, agent_id: str, body: dict[str, Any]) -> str:
         """Sends until the answer names a run; sending it again under its id doubles nothing."""
@@ -143,12 +165,26 @@ class BackgroundRunScenario(ServerScenario):
         called_off = {frame.get("kelpie_abandoned") for frame in frames}
         told = dict.fromkeys(frame["id"] for frame in frames if not str(frame.get("id", "ping-")).startswith("ping-"))
         ids = [message_id for message_id in told if message_id not in called_off]
+        numbers = sorted(self.shown[run_id])
+        if numbers != list(range(numbers[0], numbers[-1] + 1)):
+            raise Broken("the numbers of a stream have no gap", f"{run_id}: {numbers}")
         shown = [row_id for (row_id,) in rows if row_id in ids]  # some results are not shown to clients
         if ids != shown or not ids:
             raise Broken("a stream has the committed steps in order", f"{run_id}: {ids} and {rows}")
 
+    def _is_repeated_once(self) -> None:
+        rows = self.machine.disk.query(
+            "SELECT coalesce(conversation_id, ''), content FROM messages WHERE agent_id = ? AND role = 'user'",
+            self.agents[0],
+        )
+        said = Counter((lane, str(json.loads(content)[0].get("text"))) for lane, content in rows)
+        for each in sorted(self.repeated):
+            if said[each] != 1:
+                raise Broken("a message that comes again is said once", f"{each} is {said[each]} times in {said}")
+
     def check(self) -> None:
         super().check()
+        self._is_repeated_once()
         for run_id, token in self.accepted.items():
             ((status, url, url_due),) = self.machine.disk.query(
                 "SELECT status, callback_url, callback_due_at FROM runs WHERE id = ?", run_id

@@ -2,6 +2,7 @@
 and the power is cut. Once a cancel was answered the run does nothing more, and the agent takes the next message.
 """
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,12 @@ from kelpie.core.conversations.runs import UNFINISHED
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.memory_checks import is_under_way
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TURNS = 4
 CANCELS = 6
+LOOKS_S = 0.1  # within this time a turn that begins finds its run ended, and stops
 LINES = (
     (),
     ("remember {token} likes tea", "remember {token} likes milk"),
@@ -66,7 +69,11 @@ class CancelledRuns(ServerScenario):
             if answer.status != 200:
                 raise Broken("a cancel is answered", f"{path}: {answer.status} {answer.body!r}")
             told: dict[str, str] = answer.json()
-            self.ended += [self._snapshot(run_id) for run_id, word in told.items() if word == "cancelled"]
+            ended = [run_id for run_id, word in told.items() if word == "cancelled"]
+            self.ended += [self._snapshot(run_id) for run_id in ended]
+            await asyncio.sleep(LOOKS_S)
+            if lasting := [run_id for run_id in ended if is_under_way(self.machine, agent_id, run_id)]:
+                raise Broken("a cancelled run has ended", f"{lasting} were told as cancelled, and their turns go on")
 
     async def _target(self, client: ScenarioClient, agent_id: str) -> tuple[str, Any]:
         if client.tosses(0.3):

@@ -86,6 +86,7 @@ WINDOWS = scenario(
         Aim(Fault.crash_before_write, "journal.compact", rate=0.1, times_max=1),
         Aim(Fault.crash_after_write, "journal.compact", rate=0.1, times_max=1),
         Aim(Fault.storage_write_fail, "journal.compact", rate=0.1),
+        Aim(Fault.disk_full, "journal.compact", rate=0.1),
         Aim(Fault.storage_write_fail, "journal.compact.told", rate=0.1),
     ),
     swarm=(Fault.storage_busy, Fault.llm_timeout, Fault.clock_jump, Fault.network_delay, Fault.vanishing_client),

@@ -209,6 +209,7 @@ LANES = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
         Aim(Fault.storage_busy, "database.commit", rate=0.02),
         Aim(Fault.storage_read_fail, "database.read", rate=0.02),
+        Aim(Fault.storage_latency, "read.conversation", rate=0.3),
         Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=1),
         Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=1),
         Aim(Fault.crash_after_write, "journal.reply", rate=0.5, times_max=1),

@@ -1,0 +1,317 @@
+"""Planted bugs that the tests and the simulation once missed, in two kinds: what a scenario notices, by its seed, and
+what a test function notices.
+
+`tests/sim/mutations.py` has the others, and describes how they are used.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import bindparam, case, select, update
+
+from kelpie.actors import actor
+from kelpie.agent.compaction import window_guard
+from kelpie.agent.events import event_recorder
+from kelpie.agent.inbox import cancel
+from kelpie.agent.inbox.run_queue import RunQueue
+from kelpie.agent.live import reload, spending
+from kelpie.agent.live.live_agents import LiveAgents
+from kelpie.agent.maintenance import approval_expiry
+from kelpie.agent.resources.checkpoints import Checkpoints
+from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
+from kelpie.agent.turn.stored_runs import StoredRuns
+from kelpie.core.conversations.runs import RunStatus, StopReason
+from kelpie.memory.block_history import BlockHistory
+from kelpie.storage.agents import ownership_fence
+from kelpie.storage.conversations import approvals
+from kelpie.storage.runs import events as run_events
+from kelpie.storage.runs import runs, unfinished
+from kelpie.storage.tables import agent_head, conversations
+from kelpie.storage.tables import runs as runs_table
+from tests.agent import test_compaction
+from tests.sim.mutations import Mutation
+
+
+def a_turn_told_as_failed_goes_on(patch: pytest.MonkeyPatch) -> None:
+    original = recovery.settle
+
+    async def settle(stored_runs: Any, live: Any, left: Any) -> None:
+        here = left.node == live.claim.node and not left.run.background and left.run.step_count
+        if here and not live.agent.stopped and left.run.status is not RunStatus.created:
+            stored_runs.keep(left)
+        else:
+            await original(stored_runs, live, left)
+
+    patch.setattr(recovery, "settle", settle)
+
+
+def a_claim_by_its_owner_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    row = agent_head.c
+    same = (row.owner == bindparam("node_id")) & (row.owner_incarnation == bindparam("node_incarnation"))
+    statement = ownership_fence._CLAIM.values(epoch=case((same, row.epoch), else_=row.epoch + 1))
+    patch.setattr(ownership_fence, "_CLAIM", statement)
+
+
+def an_approval_can_be_taken_twice(patch: pytest.MonkeyPatch) -> None:
+    original = approvals.move
+    patch.setattr(approvals, "move", lambda tx, before, after: original(tx, before, after) or True)
+
+
+class _LikeAnything:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+def calls_answered_in_part_meanwhile_are_denied(patch: pytest.MonkeyPatch) -> None:
+    found = SimpleNamespace(due=approvals.due, get=lambda *_: _LikeAnything())
+    patch.setattr(approval_expiry, "approvals", found)
+
+
+def a_run_that_has_ended_is_ended_again(patch: pytest.MonkeyPatch) -> None:
+    statement = update(runs_table).where(runs_table.c.id == bindparam("of_run"))
+    patch.setattr(runs, "_FINISH", statement.values(runs._FINISH._values))
+
+
+def what_a_cancelled_call_cost_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    original = step_committer.StepCommitter.end
+
+    async def end(self: Any, reason: StopReason, step: Any = None, error: Any = None) -> None:
+        dropped = reason is StopReason.cancelled and step is not None and step.usage.total_tokens
+        await original(self, reason, None if dropped else step, error)
+
+    patch.setattr(step_committer.StepCommitter, "end", end)
+    patch.setattr(turn_state.TurnState, "charged", lambda *_: None)
+
+
+def previews_written_again_lack_one(patch: pytest.MonkeyPatch) -> None:
+    original = run_events.append
+
+    def append(tx: Any, run_id: Any, segment: str, first: int, events: Any, at: int, closing: Any = ()) -> None:
+        last = tx.execute(run_events._LAST, {"of_run": run_id}).first()
+        known = last.upto if last is not None and last.segment == segment else 0
+        if 0 < known - first < len(events):
+            events = [*events[: known - first], *events[known - first + 1 :]]
+        original(tx, run_id, segment, first, events, at, closing)
+
+    patch.setattr(run_events, "append", append)
+
+
+def a_follower_skips_a_batch_at_the_end_of_a_page(patch: pytest.MonkeyPatch) -> None:
+    original = run_events.after
+
+    def after(tx: Any, run_id: Any, number: int, most: int) -> Any:
+        return original(tx, run_id, number + 1 if number and number % most == 0 else number, most)
+
+    patch.setattr(run_events, "after", after)
+
+
+def previews_that_could_not_be_written_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    original = event_recorder.StoredTurnStream._flush
+
+    async def flush(self: Any) -> bool:
+        count = len(self._events)
+        done = await original(self)
+        if not done:
+            self._first += count
+            del self._events[:count]
+        return done
+
+    patch.setattr(event_recorder.StoredTurnStream, "_flush", flush)
+
+
+def a_run_is_queued_while_it_is_played(patch: pytest.MonkeyPatch) -> None:
+    original = RunQueue.submit
+
+    def submit(self: Any, waiting: Any) -> None:
+        self._held.clear()
+        original(self, waiting)
+
+    patch.setattr(RunQueue, "submit", submit)
+
+
+def refusals_of_a_prompt_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(window_guard, "REFUSALS_MAX", 10**9)
+
+
+def what_a_summary_costs_is_not_booked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(window_guard, "record_usage", lambda *_: None)
+
+
+def permissions_read_while_they_change_are_trusted(patch: pytest.MonkeyPatch) -> None:
+    original = reload.current_permissions
+
+    async def current_permissions(database: Any, server: Any, live: Any, conversation: Any, now: int) -> Any:
+        class Unchanging:
+            touches = 0
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(live, name)
+
+            def __setattr__(self, name: str, value: Any) -> None:
+                setattr(live, name, value)
+
+        return await original(database, server, Unchanging(), conversation, now)  # type: ignore[arg-type]
+
+    patch.setattr(tool_phase, "current_permissions", current_permissions)
+
+
+def the_same_otid_in_another_conversation_is_swallowed(patch: pytest.MonkeyPatch) -> None:
+    def find(tx: Any, agent_id: Any, conversation: str, given: Any) -> Any:
+        lanes = tx.execute(select(conversations.c.id).where(conversations.c.agent_id == agent_id)).scalars()
+        return next((run for lane in ("", *lanes) if (run := original(tx, agent_id, lane, given))), None)
+
+    original = duplicate_sends.find
+    patch.setattr(duplicate_sends, "find", find)
+
+
+def a_resend_is_sought_in_the_newest_run_of_its_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(duplicate_sends, "SAME_ID_MAX", 1)
+
+
+def only_the_first_message_of_a_resend_is_compared(patch: pytest.MonkeyPatch) -> None:
+    original = unfinished.given
+
+    def find(tx: Any, agent_id: Any, conversation: str, given: Any) -> Any:
+        def first(tx: Any, run_id: Any) -> Any:
+            stored = original(tx, run_id)
+            same = stored.messages[:1] == given.messages[:1]
+            return given if same else stored
+
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(duplicate_sends, "unfinished", SimpleNamespace(given=first))
+            return real(tx, agent_id, conversation, given)
+
+    real = duplicate_sends.find
+    patch.setattr(duplicate_sends, "find", find)
+
+
+def spending_read_beside_a_commit_is_kept(patch: pytest.MonkeyPatch) -> None:
+    async def spent(database: Any, live: Any, since: int) -> Any:
+        if since not in live.spent:
+            agent_id = live.claim.agent_id
+            found = await database.read(_reads_spending(agent_id, since))
+            if len(live.spent) >= spending.PERIODS_MAX:
+                live.spent.clear()
+            live.spent[since] = found
+        return live.spent[since]
+
+    patch.setattr(spending, "_spent", spent)
+
+
+def _reads_spending(agent_id: Any, since: int) -> Callable[[Any], Any]:
+    def read(tx: Any) -> Any:
+        return spending.steps.spent_by(tx, agent_id, since)
+
+    read.__module__, read.__qualname__ = spending.__name__, "_spent.<locals>.<lambda>"
+    return read
+
+
+class _DeafToRestores:
+    def __init__(self, live_agents: LiveAgents) -> None:
+        self.reload = live_agents.reload
+
+    def forget_context(self, _agent_ids: Any) -> None:
+        return
+
+
+def a_live_agent_does_not_hear_of_a_restore(patch: pytest.MonkeyPatch) -> None:
+    original = Checkpoints.restore
+
+    async def restore(self: Any, *arguments: Any, **options: Any) -> Any:
+        self._live_agents = _DeafToRestores(self._live_agents)
+        return await original(self, *arguments, **options)
+
+    patch.setattr(Checkpoints, "restore", restore)
+
+
+def a_turn_that_began_during_a_cancel_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    original = cancel.Cancellations._end_live
+
+    async def end_live(self: Any, agent_id: Any, wanted: Any) -> Any:
+        closes = "closed" in wanted.__code__.co_freevars
+        return [] if closes else await original(self, agent_id, wanted)
+
+    patch.setattr(cancel.Cancellations, "_end_live", end_live)
+
+
+def a_turn_of_a_run_that_has_ended_is_taken_up(patch: pytest.MonkeyPatch) -> None:
+    original = StoredRuns.point
+
+    async def point(self: Any, left: Any) -> Any:
+        return replace(await original(self, left), over=False)
+
+    patch.setattr(StoredRuns, "point", point)
+
+
+def an_edit_during_a_load_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    original = actor.Actor.notify
+    patch.setattr(actor.Actor, "notify", lambda self, note: self.activation is not None and original(self, note))
+
+
+def a_rollback_is_told_to_no_live_agent(patch: pytest.MonkeyPatch) -> None:
+    original = BlockHistory.rollback
+
+    async def rollback(self: Any, *arguments: Any) -> Any:
+        self._reload_agents = lambda _agent_ids: None
+        return await original(self, *arguments)
+
+    patch.setattr(BlockHistory, "rollback", rollback)
+
+
+_BEHIND = "background-runs-and-readers"
+_CANCELS = "cancel-races-everything"
+_EXPIRING = "waits-that-expire"
+_STORAGE = "conversations-under-storage-faults"
+_USAGE = "usage-adds-up"
+_SAID_ONCE = "a message that comes again is said once"
+_PIECES = "what was shown in pieces is what was committed"
+_LIVE_BUDGET = "a live budget is what the steps have used"
+
+# As in tests/sim/mutations.py. The letters are those of the report that told of the missing test.
+SURVIVORS = (
+    Mutation(a_turn_told_as_failed_goes_on, _STORAGE, 1, 10, "told as failed is over"),  # R1
+    Mutation(a_claim_by_its_owner_keeps_the_epoch, _STORAGE, 0, 5, "every claim raises the epoch"),  # D2
+    Mutation(an_approval_can_be_taken_twice, _EXPIRING, 1, 40),  # A1
+    Mutation(calls_answered_in_part_meanwhile_are_denied, _EXPIRING, 22, 40, "only what waits is denied"),  # A3
+    Mutation(a_run_that_has_ended_is_ended_again, _CANCELS, 3, 20, "a run ends once"),  # C1
+    Mutation(what_a_cancelled_call_cost_is_not_recorded, _USAGE, 1, 20, "what the provider charged is recorded"),  # C2
+    Mutation(a_turn_that_began_during_a_cancel_is_not_told, _CANCELS, 3, 60, "a cancelled run has ended"),  # C3
+    Mutation(previews_written_again_lack_one, _BEHIND, 14, 60, _PIECES),  # S1
+    Mutation(a_follower_skips_a_batch_at_the_end_of_a_page, _BEHIND, 1, 20, "a frame keeps its number"),  # S3
+    Mutation(previews_that_could_not_be_written_are_dropped, _BEHIND, 13, 60, _PIECES),  # S4
+    Mutation(a_run_is_queued_while_it_is_played, _BEHIND, 0, 10, "a run is queued once"),  # B1
+    Mutation(what_a_summary_costs_is_not_booked, _USAGE, 1, 20, _LIVE_BUDGET),  # K4
+    Mutation(spending_read_beside_a_commit_is_kept, _USAGE, 0, 20, _LIVE_BUDGET),  # G2
+    Mutation(
+        permissions_read_while_they_change_are_trusted, "permissions-race-calls", 6, 30, "what is forbidden is not run"
+    ),  # P2
+    Mutation(the_same_otid_in_another_conversation_is_swallowed, _BEHIND, 0, 5, _SAID_ONCE),  # O1
+    Mutation(only_the_first_message_of_a_resend_is_compared, _BEHIND, 0, 5, _SAID_ONCE),  # O2
+    Mutation(a_resend_is_sought_in_the_newest_run_of_its_id, _BEHIND, 0, 5, _SAID_ONCE),
+    Mutation(a_live_agent_does_not_hear_of_a_restore, "working-memory-and-checkpoints", 2, 20, "a live chat"),  # X2
+    Mutation(an_edit_during_a_load_is_dropped, "shared-block-edits", 0, 20, "not older than the last edit"),  # D3
+    Mutation(a_rollback_is_told_to_no_live_agent, "block-history", 3, 30, "not older than the last edit"),  # H1
+    Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 16, 40, "a cancelled run has ended"),
+)
+
+
+@dataclass(frozen=True)
+class UnitMutation:
+    """A planted bug that `test`, a test function without fixtures, notices and no scenario does."""
+
+    apply: Callable[[pytest.MonkeyPatch], None]
+    test: Callable[[], None]
+
+
+TESTED = (
+    # Other bounds end such a turn as well, later.
+    UnitMutation(
+        refusals_of_a_prompt_are_not_counted,
+        test_compaction.test_a_prompt_that_is_refused_again_and_again_ends_the_turn,
+    ),  # K2
+)
