@@ -108,6 +108,7 @@ $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(
 	@$(MODEL)
 	@$(SANDBOX)
 	@$(TYPESCRIPT)
+	@$(COMPILER)
 	@touch $@ $(VENV)/.installed-run
 
 KELPIE = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -146,6 +147,14 @@ if ! command -v npm >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/de
 fi; \
 npm ci --prefix tests/typescript --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
 	|| echo "The TypeScript client could not be installed, so its tests are skipped: they need npm and the package index." >&2
+endef
+
+# The tests of power cuts compile a small library. Without a compiler they are skipped.
+define COMPILER
+if ! command -v cc >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	echo "Installing a C compiler, with which the tests of power cuts are built ..." >&2; \
+	{ apt-get install -y -qq gcc libc6-dev || { apt-get update -qq && apt-get install -y -qq gcc libc6-dev; }; } >/dev/null 2>&1; \
+fi
 endef
 
 FAILED = The installation failed; the lines above say why. Once that is settled, run make again.
