@@ -747,7 +747,7 @@ MUTATIONS = (
     ),
     Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 0, 20, "a batch is stored as a whole"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 1, 15),
-    Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 0, 10),
+    Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 1, 10),
     Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 3, 40),
     Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 6, 15),
     Mutation(
@@ -802,7 +802,7 @@ MUTATIONS = (
     Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 0, 30),
     Mutation(an_emptied_history_stays_in_memory, _REMOVALS, 0, 20, "an emptied history is out of sight"),
     Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 6, 10, "what is forbidden is not run"),
-    Mutation(calls_are_not_counted, "permissions-race-calls", 1, 10, "a limit of calls is held|a live limit"),
+    Mutation(calls_are_not_counted, "permissions-race-calls", 0, 10, "a limit of calls is held|a live limit"),
     Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 0, 10, "every call is recorded once"),
     Mutation(a_kept_result_takes_again_what_it_took, _ALLOWED, 0, 2, "what is used is counted once"),
     Mutation(results_are_kept_for_an_hour, _ALLOWED, 0, 2, "a result is kept for its time"),
