@@ -169,7 +169,7 @@ EXPIRING = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
         Aim(Fault.storage_busy, "database.commit", rate=0.03),
         Aim(Fault.storage_read_fail, "database.read", rate=0.02),
-        Aim(Fault.storage_latency, "read.expired", rate=0.5),
+        Aim(Fault.storage_latency, "read.expired", rate=0.9),
         Aim(Fault.clock_jump, "clock.now", rate=0.001, times_max=2),
         Aim(Fault.vanishing_client, "client.request", rate=0.03),
     ),
