@@ -35,7 +35,7 @@ def test_the_password_is_shown_once_and_kept_as_a_hash(reachable: tuple[Live, st
     assert "running at http://127.0.0.1:" in place.kelpie("server", "status").stdout
     again = place.kelpie("server", "start")
     assert "already running" in again.stdout and "shown only once" not in again.stdout + again.stderr
-    for file in place.data_dir.iterdir():
+    for file in (each for each in place.data_dir.rglob("*") if each.is_file()):
         data = file.read_bytes()
         assert password.encode() not in data and password.replace("-", "").encode() not in data, file.name
     kept = place.data_dir / "password"

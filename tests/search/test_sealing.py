@@ -151,6 +151,7 @@ def test_a_segment_of_which_most_is_gone_is_made_anew_and_an_empty_one_dropped(t
 def test_a_merge_that_comes_too_late_changes_nothing(tx: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_merge, "SEALED_MAX", 50)
     fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(400)})
+    seal_all(tx, "passage", MINE)
     merged = segment_merge.merge(tx, "passage", MINE)
     assert merged is not None
     fulltext.remove_many(tx, "passage", [f"p{n}" for n in range(10)])
@@ -164,6 +165,7 @@ def test_what_is_removed_while_segments_are_merged_is_not_found_and_is_counted(
 ) -> None:
     monkeypatch.setattr(segment_merge, "SEALED_MAX", 50)
     fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(400)})
+    seal_all(tx, "passage", MINE)
     merged = segment_merge.merge(tx, "passage", MINE)
     assert merged is not None
     fulltext.remove_many(tx, "passage", ["p7", "p8"])

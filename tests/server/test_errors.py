@@ -26,6 +26,8 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.Overloaded("busy", 2.2), 429),
     (tree.MailboxFull("64 messages wait", 1.0), 429),
     (tree.StorageError("broken"), 503),
+    (tree.RateExceeded("Too many requests.", 3.0, quota="calls", limit=1, used=1, setting="x"), 429),
+    (tree.QuotaExceeded("Too much is stored.", quota="agents", limit=1, used=1, setting="x"), 507),
     (tree.StorageUnavailable("Nothing can be stored."), 503),
     (tree.DiskFull("The disk is full."), 503),
     (tree.DatabaseLost("The file was deleted."), 503),
@@ -62,8 +64,10 @@ def body_of(error: KelpieError) -> Any:
 @pytest.mark.parametrize(("error", "status"), CASES, ids=lambda value: type(value).__name__)
 def test_status_and_detail(error: KelpieError, status: int) -> None:
     assert errors.answer(error).status_code == status
-    facts = {"run_id": "run-x"} if isinstance(error, tree.ConversationBusy) else {}
-    assert body_of(error) == {"detail": str(error) if status < 500 or status == 503 else errors.UNKNOWN, **facts}
+    facts: dict[str, Any] = {"run_id": "run-x"} if isinstance(error, tree.ConversationBusy) else {}
+    if isinstance(error, tree.RateExceeded | tree.QuotaExceeded):
+        facts = {"quota": error.quota}
+    assert body_of(error) == {"detail": str(error) if status < 500 or status in (503, 507) else errors.UNKNOWN, **facts}
 
 
 def test_every_error_of_the_tree_is_among_the_cases() -> None:

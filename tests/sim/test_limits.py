@@ -16,7 +16,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
 from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
-from kelpie.sim.ports.model_provider import ScriptedLlm, SeenRequest
+from kelpie.sim.ports.model_provider import ChargedReply, ScriptedLlm, SeenRequest
 from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.scenario import Report, Scenario, run
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -206,6 +206,9 @@ class Saved(ServerScenario):
         super().__init__(machine)
         self.spare = ScriptedLlm(machine.loop, Faults(machine.loop))
         machine.world.internet.host(SPARE_HOST, self.spare)
+
+    def charged(self) -> list[ChargedReply]:
+        return [*super().charged(), *self.spare.charged]
 
     async def act(self) -> None:
         await self.make_agents(2)

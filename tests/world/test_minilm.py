@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kelpie.core.errors import ModelError
 from kelpie.world.embedding import minilm
 from kelpie.world.embedding.minilm import DIMENSIONS, MiniLm
+from kelpie.world.embedding.pieces import ON_THIS_MACHINE
 from kelpie.world.embedding.sentence_model import WINDOW_TOKENS, WINDOWS_MAX
 from tests.parts import lacks
 
@@ -160,9 +161,10 @@ async def test_many_or_long_texts_are_embedded_in_pieces_and_in_their_order(
     model = MiniLm(None, tmp_path)
     monkeypatch.setattr(MiniLm, "_find_directory", lambda _: tmp_path)
     monkeypatch.setattr(minilm, "_load", lambda *_: Counting())
-    texts = ["x" * (minilm.PIECE_CHARS + 1), *(f"short {number}" for number in range(minilm.PIECE + 1)), "y" * 9_000]
+    most = ON_THIS_MACHINE.texts
+    texts = ["x" * (ON_THIS_MACHINE.chars + 1), *(f"short {number}" for number in range(most + 1)), "y" * 9_000]
     assert await model.embed(texts) == [text.encode() for text in texts]
-    assert [len(piece) for piece in pieces] == [1, minilm.PIECE, 1, 1]
+    assert [len(piece) for piece in pieces] == [1, most, 1, 1]
     await model.close()
 
 

@@ -57,7 +57,14 @@ class SourceReader:
             raise InvalidInput(FIELD, f"{_told(failure.fault)}; make it shorter or nest it less") from None
 
     async def _ask(self, request: Mapping[str, Any]) -> Any:
-        raw = await self._workers.ask(PROGRAM, orjson.dumps(request), self._organization)
+        asked = orjson.dumps(request)
+        try:
+            raw = await self._workers.ask(PROGRAM, asked, self._organization)
+        except WorkerFailed as failure:
+            if failure.fault is not WorkerFault.crash:
+                raise
+            # A process may die for reasons of its own. A source that ends two of them is refused.
+            raw = await self._workers.ask(PROGRAM, asked, self._organization)
         answer = orjson.loads(raw)
         if "remedy" in answer:
             raise InvalidInput(answer["field"], answer["remedy"])
