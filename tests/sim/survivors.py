@@ -277,7 +277,7 @@ SURVIVORS = (
     Mutation(a_turn_told_as_failed_goes_on, _STORAGE, 2, 10, "told as failed is over"),  # R1
     Mutation(a_claim_by_its_owner_keeps_the_epoch, _STORAGE, 0, 5, "every claim raises the epoch"),  # D2
     Mutation(an_approval_can_be_taken_twice, _EXPIRING, 6, 40),  # A1
-    Mutation(calls_answered_in_part_meanwhile_are_denied, _EXPIRING, 37, 60, "only what waits is denied"),  # A3
+    Mutation(calls_answered_in_part_meanwhile_are_denied, _EXPIRING, 62, 100, "only what waits is denied"),  # A3
     Mutation(a_run_that_has_ended_is_ended_again, _CANCELS, 3, 20, "a run ends once"),  # C1
     Mutation(what_a_cancelled_call_cost_is_not_recorded, _USAGE, 1, 20, "what the provider charged is recorded"),  # C2
     Mutation(a_turn_that_began_during_a_cancel_is_not_told, _CANCELS, 0, 60, "a cancelled run has ended"),  # C3
@@ -296,7 +296,7 @@ SURVIVORS = (
     Mutation(a_live_agent_does_not_hear_of_a_restore, "working-memory-and-checkpoints", 9, 20, "a live chat"),  # X2
     Mutation(an_edit_during_a_load_is_dropped, "shared-block-edits", 0, 20, "not older than the last edit"),  # D3
     Mutation(a_rollback_is_told_to_no_live_agent, "block-history", 3, 30, "not older than the last edit"),  # H1
-    Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 16, 40, "a cancelled run has ended"),
+    Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 128, 200, "a cancelled run has ended"),
 )
 
 
