@@ -34,7 +34,7 @@ test: $(VENV)/.installed-test
 	@{ failed=0; $(MAKE) --no-print-directory lint >$(VENV)/lint.txt 2>&1 || failed=1; \
 		echo; cat $(VENV)/lint.txt; [ $$failed = 0 ] || echo "lint failed, see above"; exit $$failed; } & \
 	lint=$$!; trap "kill $$lint" INT TERM; \
-	$(PYTEST) -n 3 --dist worksteal; tests=$$?; \
+	$(PYTEST) -n 4 --dist worksteal; tests=$$?; \
 	wait $$lint && exit $$tests
 
 # Directories without servers in processes of their own, and the seeds that once broke an invariant.

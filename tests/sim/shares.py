@@ -20,13 +20,13 @@ from kelpie.sim.scenarios import SCENARIOS
 ROOT = Path(__file__).parents[2]
 NO_COMMIT = "no commit"  # where git or the repository is missing: every share begins at 0
 FIRST_MAX = 1_000_000
-FURTHER = 40  # shares more at most are searched for the seed that fires a named fault; few faults need one
+FURTHER = 60  # shares more at most are searched for the seed that fires a named fault; few faults need one
 HASH_SEED = "4242"  # of the other process
 
-SHARE = 9
-SHARE_OF_RARE = 15
+SHARE = 6
+SHARE_OF_RARE = 10
 RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
-SHARE_OF_LONG = 7
+SHARE_OF_LONG = 5
 LONG = (
     "many-agents",
     "shared-block-edits",
@@ -39,7 +39,7 @@ LONG = (
 )
 SHARE_OF_FLOODS = 4
 FLOODS = ("one-organization-floods", "one-slot-for-two-organizations")  # every run has many of each kind of job
-SHARE_OF_MEMORY = 5
+SHARE_OF_MEMORY = 4
 MEMORY = (
     "passages-under-storage-faults",
     "embedding-faults",
