@@ -131,9 +131,9 @@ class Watched(Limiter):
         self.log: list[tuple[str, str]] = []
         self.names: dict[int, str] = {}
 
-    def _admit(self, consumer: Consumer, place: Reservation) -> None:
-        self.log.append(("served", self.names[id(place.cost)]))
-        super()._admit(consumer, place)
+    def _admit(self, consumer: Consumer, reservation: Reservation) -> None:
+        self.log.append(("served", self.names[id(reservation.cost)]))
+        super()._admit(consumer, reservation)
 
 
 async def _contend(loop: SimLoop, bounds: ProviderLimits, organization: str) -> list[tuple[str, str]]:
