@@ -140,7 +140,6 @@ class _Collection:
         self._env["PIP_CONFIG_FILE"] = "/dev/null"
 
     def add_uv(self, _said: str) -> None:
-        self._named = ""
         for name in sorted(self._ours):
             if name.startswith(_UV_NAMES):
                 value = self._ours[name]
