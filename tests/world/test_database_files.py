@@ -173,6 +173,26 @@ def test_damage_is_named_at_the_start_with_the_copies_beside_it(path: Path) -> N
         SqliteDatabase.open(path)
 
 
+def _cut_checkpoint_short(path: Path, target: Path) -> None:
+    log_of(target).write_bytes(log_of(path).read_bytes())
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA wal_checkpoint(FULL)")
+    target.write_bytes(path.read_bytes()[:-4096])
+
+
+async def test_a_checkpoint_that_was_cut_short_is_no_damage(path: Path) -> None:
+    """A server that is killed within a checkpoint may leave the header of the file before its last pages."""
+    database = await opened(path)
+    for number in range(2, 12):
+        await database.transact(put(number, "x" * 4_000))
+    killed = path.with_name("killed.db")
+    _cut_checkpoint_short(path, killed)
+    again = SqliteDatabase.open(killed)
+    assert await again.read(stored) == list(range(1, 12))
+    await again.close()
+    await database.close()
+
+
 async def test_trouble_lasts_until_a_write_succeeds(path: Path) -> None:
     database = await opened(path)
     try:

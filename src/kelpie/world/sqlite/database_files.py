@@ -32,20 +32,22 @@ def check_before_open(path: Path) -> None:
                 f"The database {path} is missing, and {rescued[-1]} holds what the server had when it was lost. Rename"
                 f" that file to {path.name} to go on with it, or move it away to start with an empty database."
             )
-        if log.exists() and log.stat().st_size:
+        if _size(log):
             raise DatabaseLost(
                 f"The database {path} is missing, but its log {log.name} is there. Restore {path.name} from a backup,"
                 " or move the log away to start with an empty database."
             )
         return
     with path.open("rb") as file:
-        _check_database(path, file.read(_DATABASE_HEADER), path.stat().st_size)
+        _check_database(path, file.read(_DATABASE_HEADER), path.stat().st_size, is_checkpointed=not _size(log))
     if log.exists():
         with log.open("rb") as file:
             _check_log(log, file.read(_LOG_HEADER))
 
 
-def _check_database(path: Path, header: bytes, size: int) -> None:
+def _check_database(path: Path, header: bytes, size: int, *, is_checkpointed: bool) -> None:
+    """While there is a log, the file may be shorter than its header says: a checkpoint that was cut short wrote the
+    header before the last pages, and the log still has them."""
     if not size:
         return  # SQLite makes such a file before the first commit
     if not header.startswith(b"SQLite format 3\0"):
@@ -54,7 +56,7 @@ def _check_database(path: Path, header: bytes, size: int) -> None:
     changes, pages = struct.unpack_from(">I", header, 24)[0], struct.unpack_from(">I", header, 28)[0]
     valid_for: int = struct.unpack_from(">I", header, 92)[0]
     expected = pages * (65_536 if page == 1 else page)
-    if changes == valid_for and size < expected:
+    if is_checkpointed and changes == valid_for and size < expected:
         raise DatabaseDamaged(f"{path} is cut off: {expected - size} of {expected} bytes are missing. {remedy(path)}")
 
 
@@ -106,7 +108,7 @@ class DatabaseFiles:
             self._opened_log = _identity(self._log)
         elif (found := _identity(self._log)) != self._opened_log:
             raise DatabaseLost(self._lost(self._log, "deleted" if found is None else "replaced"))
-        if (size := self._log_size()) < self._log_bytes and size < self._log_bytes_used():
+        if (size := _size(self._log)) < self._log_bytes and size < self._log_bytes_used():
             raise DatabaseLost(self._lost(self._log, "cut off"))
         self._log_bytes = size
 
@@ -150,11 +152,12 @@ class DatabaseFiles:
             return 0
         return _LOG_HEADER + frames * (_FRAME_HEADER + (65_536 if page == 1 else page)) if frames else 0
 
-    def _log_size(self) -> int:
-        try:
-            return self._log.stat().st_size
-        except FileNotFoundError:
-            return 0
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _log_of(path: Path) -> Path:
