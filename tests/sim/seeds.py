@@ -162,4 +162,9 @@ FOUND = (
         1,
         "the same ids in two conversations: a message that came again was not known, and was said twice",
     ),
+    Found(
+        "long-changes-of-memory",
+        410711,
+        "the scenario's own: clients took all places of a quota before the agents of the scenario were made",
+    ),
 )

@@ -49,6 +49,8 @@ class LongChanges(WorkingMemoryUse):
                     raise Broken("a memory is seen as a whole", f"{agent_id}: {shown}, {len(memory['blocks'])} blocks")
 
     async def _crowd(self, client: ScenarioClient) -> None:
+        while len(self.agents) < 2:  # else the crowd could take their places
+            await client.pause()
         await client.insist("PUT", f"/v1/kelpie/quotas/{DEFAULT_ORGANIZATION}", {"agents": AGENTS_MAX})
         for number in range(3):
             await client.pause()
