@@ -167,4 +167,9 @@ FOUND = (
         410711,
         "the scenario's own: clients took all places of a quota before the agents of the scenario were made",
     ),
+    Found(
+        "tools-made-anew",
+        550778,
+        "the scenario's own: a cell that reached its time-out after its code had finished was taken for a lost call",
+    ),
 )
