@@ -170,8 +170,8 @@ async def test_the_public_index_may_lie_anywhere(tmp_path: Path) -> None:
     [
         ("WARNING: an index of ours\nERROR: No such version\n", "ERROR: No such version"),
         (
-            'ERROR: Exception:\nTraceback (most recent call last):\n  File "/root/x.py", line 1, in f\n    g()\n'
-            "PermissionError: [Errno 1] refused: '/root/.kelpie/x y'\n",
+            'ERROR: Exception:\nTraceback (most recent call last):\n  File "/srv/server/x.py", line 1, in f\n    g()\n'
+            "PermissionError: [Errno 1] refused: '/srv/data/x y'\n",
             "ERROR: Exception:\nPermissionError: [Errno 1] refused: '(path) y'",
         ),
         ("Looking in links: /opt/wheels, file:///opt/simple/a", "Looking in links: (path), file:(path)"),

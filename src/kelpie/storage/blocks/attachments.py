@@ -17,6 +17,7 @@ from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.rows import paging
+from kelpie.storage.rows.row_bytes import sizes_by_agent
 from kelpie.storage.tables import agent_blocks, agents, blocks, conversation_blocks, conversations
 from kelpie.world.database import Tx
 
@@ -246,11 +247,7 @@ _SIZES = (
 
 def sizes_of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, int]:
     """The approximate size in bytes of the blocks of each agent; agents without blocks are left out."""
-    found: dict[AgentId, int] = {}
-    for start in range(0, len(agent_ids), _ID_CHUNK):
-        for agent_id, size in tx.execute(_SIZES, {"of_agents": list(agent_ids[start : start + _ID_CHUNK])}):
-            found[AgentId(agent_id)] = int(size or 0)
-    return found
+    return sizes_by_agent(tx, _SIZES, agent_ids, _ID_CHUNK)
 
 
 def seen(tx: Tx, agent_id: AgentId, conversation: str) -> tuple[list[Block], list[Block]]:

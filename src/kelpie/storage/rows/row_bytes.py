@@ -1,10 +1,13 @@
 """Rows of a result up to a size in bytes, for pages: however large the rows are, a page takes bounded memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Row
+from sqlalchemy import Executable, Row
+
+from kelpie.core.ids import AgentId
+from kelpie.world.database import Tx
 
 _FIXED_BYTES = 8  # of a number, a time or a null
 
@@ -24,6 +27,15 @@ def within_bytes(rows: Iterable[R], bytes_max: int | None) -> list[R]:
         if found and size > bytes_max:
             break
         found.append(row)
+    return found
+
+
+def sizes_by_agent(tx: Tx, statement: Executable, agent_ids: Sequence[AgentId], chunk: int) -> dict[AgentId, int]:
+    """The result of a statement that sums up bytes for each of `of_agents`; agents without rows are left out."""
+    found: dict[AgentId, int] = {}
+    for start in range(0, len(agent_ids), chunk):
+        for agent_id, size in tx.execute(statement, {"of_agents": list(agent_ids[start : start + chunk])}):
+            found[AgentId(agent_id)] = int(size or 0)
     return found
 
 

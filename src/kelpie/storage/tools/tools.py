@@ -15,6 +15,7 @@ from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool, ToolQuery
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.rows import paging
+from kelpie.storage.rows.row_bytes import sizes_by_agent
 from kelpie.storage.tables import agent_tools, tools
 from kelpie.storage.tools import search as tool_search
 from kelpie.storage.tools.filters import matching
@@ -246,8 +247,4 @@ _SIZES = (
 
 def sizes_of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, int]:
     """The approximate size in bytes of the tools of each agent; agents without tools are left out."""
-    found: dict[AgentId, int] = {}
-    for start in range(0, len(agent_ids), _ID_CHUNK):
-        for agent_id, size in tx.execute(_SIZES, {"of_agents": list(agent_ids[start : start + _ID_CHUNK])}):
-            found[AgentId(agent_id)] = int(size or 0)
-    return found
+    return sizes_by_agent(tx, _SIZES, agent_ids, _ID_CHUNK)
