@@ -43,7 +43,7 @@ def row_bytes(values: Iterable[Any]) -> int:
     """Approximate size of values as JSON."""
     size = 0
     for value in values:  # one loop without calls: it runs for every column of every row of a page
-        kind = type(value)
+        kind: object = value.__class__
         if kind is str or kind is bytes:
             size += len(value)
         elif value and (kind is list or kind is dict):
