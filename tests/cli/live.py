@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from kelpie.cli import app, main
-from kelpie.cli.commands import chat, demo, doctor
+from kelpie.cli.commands import demo
+from kelpie.cli.commands.conversations import chat
+from kelpie.cli.commands.operations import doctor
 from kelpie.core.settings.settings import VARIABLES
 from kelpie.world.files.data_dir import DataDir
 

@@ -13,7 +13,7 @@ import pytest
 
 from kelpie.cli import agent_lookup
 from kelpie.cli import chat_input as typed
-from kelpie.cli.commands.chat import Screen, Turns, chat
+from kelpie.cli.commands.conversations.chat import Screen, Turns, chat
 from kelpie.world.http.cli_client import Client, Unreachable
 from tests.cli.fake_server import fake_server, sse
 from tests.cli.live import BIN, Live

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kelpie.cli import main
-from kelpie.cli.commands.logs import Level, logs
+from kelpie.cli.commands.operations.logs import Level, logs
 from kelpie.cli.output import counted, print_facts, print_json, print_rows, print_text, say, waiting
 from kelpie.cli.terminal import share
 from kelpie.core.errors import InvalidInput

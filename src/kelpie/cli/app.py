@@ -12,15 +12,15 @@ import typer
 
 from kelpie import __version__
 from kelpie.cli.agent_lookup import UnknownAgent
-from kelpie.cli.commands import agents as agent_commands
-from kelpie.cli.commands import blocks as block_commands
-from kelpie.cli.commands import config as config_commands
-from kelpie.cli.commands import keys as key_commands
-from kelpie.cli.commands import logs as log_command
 from kelpie.cli.commands import models as model_commands
-from kelpie.cli.commands import runs as run_commands
-from kelpie.cli.commands import secrets as secret_commands
 from kelpie.cli.commands import tools as tool_commands
+from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.conversations import runs as run_commands
+from kelpie.cli.commands.memory import blocks as block_commands
+from kelpie.cli.commands.operations import config as config_commands
+from kelpie.cli.commands.operations import keys as key_commands
+from kelpie.cli.commands.operations import logs as log_command
+from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
 from kelpie.cli.output import say
@@ -163,7 +163,7 @@ def chat(
     url: Url = None,
 ) -> None:
     """Chat with an agent, at a prompt or from a pipe. Type /help at the prompt for commands."""
-    from kelpie.cli.commands import chat
+    from kelpie.cli.commands.conversations import chat
 
     raise typer.Exit(chat.chat(client(url), agent, message, absolute_path(load().settings.data_dir)))
 
@@ -185,7 +185,7 @@ def doctor(
     url: Url = None,
 ) -> None:
     """Check settings, server, models and machine. Exits with 1 if a problem was found."""
-    from kelpie.cli.commands import doctor, doctor_isolation
+    from kelpie.cli.commands.operations import doctor, doctor_isolation
 
     if isolation:
         raise typer.Exit(doctor_isolation.isolation_only(as_json=as_json))

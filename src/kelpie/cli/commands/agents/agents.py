@@ -8,8 +8,8 @@ import typer
 from kelpie.cli import budget_text
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.cancel_report import print_cancelled
-from kelpie.cli.commands import checkpoints
-from kelpie.cli.commands import permissions as permission_commands
+from kelpie.cli.commands.agents import checkpoints
+from kelpie.cli.commands.agents import permissions as permission_commands
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import cell, print_facts, print_json, print_rows, say
