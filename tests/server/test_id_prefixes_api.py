@@ -31,7 +31,9 @@ async def test_ids_of_every_kind_are_found_by_their_first_characters(
         start = whole.partition("-")[2][:12]
         kind = whole.partition("-")[0]
         assert whole in [each["id"] for each in await found(client, f"{kind}-{start}")]
-        assert await kelpie.api(ELSEWHERE).id_prefixes.find(kind, start, 20) == [], "of another organization"
+        assert await kelpie.api(ELSEWHERE).id_prefixes.find([(kind, start)], 20) == [], "of another organization"
+    several = await client.get("/v1/kelpie/ids", params={"prefix": list(named)})
+    assert {each["id"]: each["name"] for each in several.json()} == named
     deleted = await client.delete(f"/v1/conversations/{conversation['id']}")
     assert deleted.status_code == 200 and await found(client, conversation["id"]) == []
 

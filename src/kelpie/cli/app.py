@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
-from kelpie.cli.agent_lookup import UnknownAgent
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import tools as tool_commands
 from kelpie.cli.commands.agents import agents as agent_commands
@@ -22,6 +21,7 @@ from kelpie.cli.commands.operations import keys as key_commands
 from kelpie.cli.commands.operations import logs as log_command
 from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
+from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
 from kelpie.cli.output import say
 from kelpie.core.errors import ConfigurationError
@@ -64,7 +64,7 @@ def app(arguments: Sequence[str]) -> int:
         return exit_.code if isinstance(exit_.code, int) else OK
     except Unreachable as error:
         return _report_error(error, NOT_RUNNING)
-    except UnknownAgent as error:
+    except UnknownId as error:
         return _report_error(error, NOT_FOUND)
     except ErrorResponse as error:
         if error.status != NOT_FOUND_STATUS:

@@ -24,7 +24,7 @@ from kelpie.world.database import Tx
 _AFTER_HEX = "g"  # sorts after every character of an id
 
 
-def _within(table: sa.Table, name: Any = None, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def _within(table: sa.Table, name: Any = None, *where: sa.ColumnElement[bool]) -> sa.Executable:
     """The ids of a table in a range of ids; a range, because it uses the index of the primary key in every dialect."""
     shown = sa.null() if name is None else name
     query = sa.select(table.c.id, shown.label("name")).where(
