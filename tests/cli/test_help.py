@@ -14,8 +14,10 @@ from kelpie.cli import app
 from tests.cli.live import BIN
 
 # What these print is a sentence about what they did, or a conversation; everything else can print JSON.
-NO_JSON = {"version", "server start", "server stop", "chat", "demo", "agents delete", "models pull", "models remove",
-           "keys revoke"}  # fmt: skip
+NO_JSON = {
+    "version", "server start", "server restart", "server stop", "chat", "demo", "agents delete", "models pull",
+    "models remove", "keys revoke",
+}  # fmt: skip
 SHELL_OPERATORS = ("|", "||", "<", ">", "&&")
 
 

@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
+from kelpie.cli.command_line import Commands, Group
+from kelpie.cli.server.address import address
 from kelpie.cli.server.credential import credential
-from kelpie.cli.server.discovery import address
 from kelpie.core.errors import InvalidInput, KelpieError
 from kelpie.core.settings.settings import KEYS, SETTINGS
 from kelpie.world.files.settings_file import Flags, load
@@ -18,6 +20,9 @@ CALL_S = 10.0
 COMPLETE_S = 2.0
 MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
 NAMES_MAX = 50
+
+# `--url` is understood before the command and after it; the one after it counts.
+url_before_command: ContextVar[str | None] = ContextVar("url_before_command", default=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="Server URL. Defaults to the server running in the data directory.")]
@@ -55,13 +60,13 @@ def _keys(incomplete: str) -> list[str]:
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
 Assign = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Setting as `KEY=VALUE` (repeatable).", autocompletion=_keys),
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting (repeatable).", autocompletion=_keys),
 ]
 
 
-def group(help: str, *commands: str) -> typer.Typer:
+def group(help: str, *commands: str) -> Commands:
     """A command group, with examples."""
-    return typer.Typer(help=help, epilog=examples(*commands), no_args_is_help=True, rich_markup_mode=MARKUP)
+    return Commands(cls=Group, help=help, epilog=examples(*commands), no_args_is_help=True, rich_markup_mode=MARKUP)
 
 
 def examples(*commands: str) -> str:
@@ -72,9 +77,10 @@ def examples(*commands: str) -> str:
 
 
 def client(url: str | None, timeout_s: float = CALL_S) -> Client:
-    """A client of the chosen server, with the key or password that is set. Raises ConfigurationError."""
+    """A client of the chosen server, with the key or password that is set. Raises ConfigurationError, Unreachable."""
     found = load()
-    return Client(url or address(found.settings), timeout_s, credential(found, url))
+    url = url or url_before_command.get()
+    return Client(url or address(found), timeout_s, credential(found, url))
 
 
 def path(*parts: str) -> str:
@@ -90,7 +96,9 @@ def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -
         if not equals:
             raise InvalidInput("--set", f"expected KEY=VALUE such as server.port=9000, got '{assignment[:80]}'")
         if key not in KEYS:
-            raise InvalidInput("--set", f"there is no setting '{key[:80]}'; see `kelpie config show`")
+            from kelpie.core.settings.toml_text import nearest_key
+
+            raise InvalidInput("--set", f"there is no setting '{key[:80]}'; {nearest_key(key)}")
         given[KEYS[key]] = (f"--set {key}", value)
     return given
 
