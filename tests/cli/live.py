@@ -34,8 +34,8 @@ PRELOADED = (
     "encodings.idna",
 )
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(list(PRELOADED))
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(list(PRELOADED))
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def forked(
     with tempfile.TemporaryDirectory() as directory:
         streams = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
         streams[0].write_text(stdin)
-        process = _FORKS.Process(target=_become, args=(list(arguments), dict(env), cwd or Path.cwd(), streams))
+        process = FORKS.Process(target=_become, args=(list(arguments), dict(env), cwd or Path.cwd(), streams))
         process.start()
         process.join(COMMAND_S)
         code = process.exitcode

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
-from kelpie.cli.agent_lookup import UnknownAgent
 from kelpie.cli.command_line import Commands, Group
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import tools as tool_commands
@@ -24,6 +23,7 @@ from kelpie.cli.commands.operations import logs as log_command
 from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.commands.operations import server as server_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
+from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import (
     MARKUP,
     Agent,
@@ -80,7 +80,7 @@ def app(arguments: Sequence[str]) -> int:
         return exit_.code if isinstance(exit_.code, int) else OK
     except Unreachable as error:
         return _report_error(error, NOT_RUNNING)
-    except UnknownAgent as error:
+    except UnknownId as error:
         return _report_error(error, NOT_FOUND)
     except ErrorResponse as error:
         if error.status != NOT_FOUND_STATUS:
