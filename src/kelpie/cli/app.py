@@ -11,17 +11,19 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
+from kelpie.cli.agent_lookup import find
 from kelpie.cli.command_line import Commands, Group
 from kelpie.cli.commands import models as model_commands
-from kelpie.cli.commands import tools as tool_commands
 from kelpie.cli.commands.agents import agents as agent_commands
 from kelpie.cli.commands.conversations import runs as run_commands
 from kelpie.cli.commands.memory import blocks as block_commands
 from kelpie.cli.commands.operations import config as config_commands
 from kelpie.cli.commands.operations import keys as key_commands
 from kelpie.cli.commands.operations import logs as log_command
+from kelpie.cli.commands.operations import quotas as quota_command
 from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.commands.operations import server as server_commands
+from kelpie.cli.commands.tools import tools as tool_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import (
@@ -162,15 +164,33 @@ def doctor(
     raise typer.Exit(doctor.doctor(found, wrong, url, as_json=as_json, verbose=verbose))
 
 
-@kelpie.command(epilog=examples("logs", "logs --follow", "logs -n 500 --level warning --json"))
+@kelpie.command(epilog=examples("logs", "logs --follow --agent demo", "logs -n 500 --level warning --json"))
 def logs(
     count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="Number of lines to show.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     level: Annotated[log_command.Level, typer.Option(help="Minimum level to show.")] = log_command.Level.debug,
+    agent: Annotated[str | None, typer.Option(help="Show only lines about this agent (name or id).")] = None,
+    run: Annotated[str | None, typer.Option(help="Show only lines about this run (its id or the start of it).")] = None,
+    request: Annotated[str | None, typer.Option(help="Show only lines of the request with this id.")] = None,
     as_json: AsJson = False,
+    url: Url = None,
 ) -> None:
     """Show the log of the background server."""
-    raise typer.Exit(log_command.logs(readable_settings(), count, follow=follow, level=level, as_json=as_json))
+    who = find(client(url), agent)["id"] if agent is not None and not agent.startswith("agent-") else agent
+    wanted = log_command.Filter(level, tuple(each for each in (who, run, request) if each))
+    raise typer.Exit(log_command.logs(readable_settings(), count, wanted, follow=follow, as_json=as_json))
+
+
+@kelpie.command(epilog=examples("quotas", "quotas --json"))
+def quotas(
+    organization: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of another organization; for the operator.")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Show the quotas of the organization and how much of them is used."""
+    quota_command.quotas(client(url), organization, as_json=as_json)
 
 
 @simulation.command("run", epilog=examples("sim run --scenario many-agents --seed 7"))

@@ -57,6 +57,11 @@ def _keys(incomplete: str) -> list[str]:
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 
 
+def complete_key(incomplete: str) -> list[str]:
+    """Shell completion of settings without a value."""
+    return [key for key in KEYS if key.startswith(incomplete)]
+
+
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
 Assign = Annotated[
     list[str] | None,

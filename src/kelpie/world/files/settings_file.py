@@ -81,6 +81,13 @@ def _readable(path: Path) -> str | None:
         return None
 
 
+def settings_path(config: str | None = None, env: Mapping[str, str] | None = None) -> Path:
+    """The settings file that counts; without one, the path of the one to create. Raises ConfigurationError."""
+    env = os.environ if env is None else env
+    data_dir = resolve({}, {_DATA_DIR: env.get(_DATA_DIR, "")}).settings.data_dir
+    return _find({}, config, env) or Path(data_dir).expanduser().absolute() / NAME
+
+
 def check_exposure(found: ResolvedSettings, config: str | None = None, env: Mapping[str, str] | None = None) -> None:
     """Raises ConfigurationError when a file that the operator did not name would let other machines reach the server.
 
