@@ -43,9 +43,12 @@ def test_every_setting_is_shown_with_its_origin(place: Live, tmp_path: Path) -> 
         "agents.mailbox_size": (4, "KELPIE_MAILBOX_SIZE"),
         "agents.hot_max": (9, "--set agents.hot_max"),
     }
-    plain = place.kelpie("config", "show", cwd=tmp_path).stdout
+    plain = place.kelpie("config", "show", "--all", cwd=tmp_path).stdout
     assert all(spec.key in plain for spec in SETTINGS.values())
     assert "kelpie.toml line 3" in plain
+    short = place.kelpie("config", "show", cwd=tmp_path)
+    heading, *rows = short.stdout.splitlines()
+    assert heading.startswith("SETTING") and len(rows) == 4 and "--all" in short.stderr
 
 
 def test_a_secret_is_never_shown(place: Live, tmp_path: Path) -> None:
