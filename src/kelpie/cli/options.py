@@ -1,7 +1,7 @@
 """Options that several commands share, and the client they reach the server with."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Annotated
 from urllib.parse import quote
@@ -93,7 +93,7 @@ def path(*parts: str) -> str:
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -> Flags:
+def flags(named: Mapping[str, str | None], assignments: Sequence[str] = ()) -> Flags:
     """Options by settings field, and `KEY=VALUE` of `--set`. Raises InvalidInput for an unknown key."""
     given = {field: (f"--{field.replace('_', '-')}", str(value)) for field, value in named.items() if value is not None}
     for assignment in assignments:

@@ -7,7 +7,7 @@ enough to see that the secret changed, too short to confirm a guess of it.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings
 
@@ -64,7 +64,7 @@ def _difference(name: str, running: Any, now: Any, found: ResolvedSettings) -> D
 def _recorded(value: Any, salt: str, *, secret: bool) -> Any:
     if secret:
         return None if not value else hashlib.sha256(f"{salt}\0{value}".encode()).hexdigest()[:DIGEST_CHARS]
-    return list(value) if isinstance(value, tuple) else value
+    return list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
 
 
 def _shown(value: Any) -> str:
@@ -72,4 +72,5 @@ def _shown(value: Any) -> str:
         return NOT_SET
     if isinstance(value, bool):
         return str(value).lower()
-    return (", ".join(str(item) for item in value) if isinstance(value, list) else str(value))[:80]
+    text = ", ".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
+    return text[:80]

@@ -39,7 +39,7 @@ def without_value(text: str, path: str, spec: Setting) -> str:
     *sections, name = spec.key.split(".")
     table: MutableMapping[str, Any] = document
     for section in sections:
-        table = cast("MutableMapping[str, Any]", table.get(section, {}))
+        table = cast("MutableMapping[str, Any]", dict(table)[section]) if section in table else {}
     if name not in table:
         raise ConfigurationError(path, f"does not set {spec.key}")
     del table[name]
@@ -73,7 +73,7 @@ def _default(name: str) -> str:
     value = getattr(resolve({}, {}).settings, name)
     if value is None:
         return '""' if from_table.kind is str else ""
-    return tomlkit.item(list(value) if isinstance(value, tuple) else value).as_string()
+    return tomlkit.item(list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value).as_string()
 
 
 def _parsed(text: str, path: str) -> tomlkit.TOMLDocument:

@@ -1,6 +1,7 @@
 """The hint for an agent that got the demo model although nobody asked for it: why, and how to get another one."""
 
 import sys
+from typing import Any
 
 from kelpie.cli.output import say
 from kelpie.core.errors import KelpieError
@@ -12,10 +13,11 @@ SHOWN_MAX = 3
 
 def explain_demo(server: Client) -> None:
     """Prints why a new agent has the demo model. The agent exists already: a list that fails is no error here."""
+    report: dict[str, Any] = {"providers": []}
     try:
         report = server.get("/v1/kelpie/models")
     except KelpieError:
-        report = {"providers": []}
+        say("The models could not be listed.", file=sys.stderr)
     reason = (report.get("default_model") or {}).get("reason") or "no other default model is set"
     handles = [each["handle"] for provider in report["providers"] for each in provider["models"]]
     others = [handle for handle in handles if handle != DEMO]
