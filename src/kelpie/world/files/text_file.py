@@ -23,6 +23,11 @@ def read(path: Path, field: str = "FILE") -> str:
         raise InvalidInput(field, f"'{path}' is not UTF-8 text; save it as UTF-8") from None
 
 
+def read_if_there(path: Path, field: str = "FILE") -> str | None:
+    """The text of a file, or None without one. Raises InvalidInput naming the field."""
+    return read(path, field) if path.exists() else None
+
+
 def replace(path: Path, text: str) -> None:
     """Replaces the text of a file, or creates it for its owner only; a link keeps pointing to it. Raises
     InvalidInput."""
