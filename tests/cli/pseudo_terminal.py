@@ -30,7 +30,7 @@ class Terminal:
     """A terminal with a command on it."""
 
     def __init__(self, master: int, process: BaseProcess) -> None:
-        self._master = master
+        self.master = master
         self._process = process
         self._kept = b""  # written after the last mark
 
@@ -43,9 +43,13 @@ class Terminal:
         """The same with its escape sequences, which do not count for the mark."""
         return self._read_until(mark)
 
-    def type(self, text: str, until: str) -> str:
-        """Sends keys and returns what is written until a text appears after them."""
-        os.write(self._master, text.encode())
+    def send(self, keys: str) -> None:
+        """Presses keys."""
+        os.write(self.master, keys.encode())
+
+    def type(self, keys: str, until: str) -> str:
+        """Presses keys and returns what is written until a text appears after them."""
+        self.send(keys)
         return self.until(until)
 
     def ends(self) -> tuple[int | None, str]:
@@ -78,8 +82,8 @@ class Terminal:
             seen += data
 
     def _wait(self) -> bytes:
-        assert select.select([self._master], [], [], DEADLINE_S)[0], f"nothing came after {self._kept!r}"
-        return os.read(self._master, 4096)
+        assert select.select([self.master], [], [], DEADLINE_S)[0], f"nothing came after {self._kept!r}"
+        return os.read(self.master, 4096)
 
 
 def plain(text: str) -> str:

@@ -155,8 +155,8 @@ async def test_an_answer_that_was_acknowledged_survives_a_server_that_stops(
 async def test_what_waits_is_listed_for_all_conversations_and_for_one_agent(
     client: httpx.AsyncClient, kelpie: Kelpie, puppet: Puppet, agent: str
 ) -> None:
-    async def listed(**params: Any) -> list[dict[str, Any]]:
-        return (await client.get("/v1/kelpie/approvals", params=params)).json()
+    async def listed(path: str = "kelpie", **params: Any) -> list[dict[str, Any]]:
+        return (await client.get(f"/v1/{path}/approvals", params=params)).json()
 
     assert await listed() == []
     other = await make(client)
@@ -169,11 +169,11 @@ async def test_what_waits_is_listed_for_all_conversations_and_for_one_agent(
         (agent, thread),
         (agent, "default"),
     ], "the newest first"
-    of_agent = await listed(agent_id=agent)
+    of_agent = await listed(f"agents/{agent}")
     assert of_agent[1]["message_id"] == first["id"] and len(await listed(limit=1)) == 1
     assert of_agent[1]["tool_calls"] == [{**first["tool_calls"][0], "waits_for": "approval"}]
     elsewhere = Caller(organization_id=OrganizationId("org-00000000-0000-4000-8000-000000000009"))
     assert await kelpie.api(elsewhere).pending_approvals.newest(None, 50) == []
     puppet.script.append(said("Noted."))
     await client.post(f"/v1/agents/{agent}/messages", json=answers(RULING))
-    assert [each["conversation_id"] for each in await listed(agent_id=agent)] == [thread]
+    assert [each["conversation_id"] for each in await listed(f"agents/{agent}")] == [thread]

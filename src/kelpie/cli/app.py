@@ -15,8 +15,11 @@ from kelpie.cli.agent_lookup import find
 from kelpie.cli.command_line import Commands, Group
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.conversations import approvals as approval_commands
+from kelpie.cli.commands.conversations import messages as message_commands
 from kelpie.cli.commands.conversations import runs as run_commands
 from kelpie.cli.commands.memory import blocks as block_commands
+from kelpie.cli.commands.memory import passages as passage_commands
 from kelpie.cli.commands.operations import config as config_commands
 from kelpie.cli.commands.operations import keys as key_commands
 from kelpie.cli.commands.operations import logs as log_command
@@ -28,8 +31,8 @@ from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import (
     MARKUP,
-    Agent,
     AsJson,
+    MaybeAgent,
     Url,
     as_environment,
     client,
@@ -63,6 +66,9 @@ simulation = group(
 kelpie.add_typer(server_commands.commands, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(block_commands.commands, name="blocks")
+kelpie.add_typer(passage_commands.commands, name="passages")
+kelpie.add_typer(message_commands.commands, name="messages")
+kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(model_commands.commands, name="models")
@@ -125,16 +131,32 @@ def version() -> None:
     say(f"kelpie {__version__}")
 
 
-@kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
+@kelpie.command(epilog=examples("chat demo", "chat", "chat demo -m 'Hello!' --json", "chat demo < questions.txt"))
 def chat(
-    agent: Agent,
+    agent: MaybeAgent = None,
     message: Annotated[str | None, typer.Option("--message", "-m", help="Send this message and exit.")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
+    conversation: Annotated[
+        str | None, typer.Option(help="Continue this conversation (id or its first characters).")
+    ] = None,
+    as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Chat with an agent, at a prompt or from a pipe. Type /help at the prompt for commands."""
+    """Chat with an agent, at a prompt or from a pipe. Without a name it is the newest agent."""
     from kelpie.cli.commands.conversations import chat
 
-    raise typer.Exit(chat.chat(client(url), agent, message, absolute_path(load().settings.data_dir)))
+    if new and conversation:
+        raise typer.BadParameter("--new and --conversation exclude each other")
+    code = chat.chat(
+        client(url),
+        agent,
+        message,
+        absolute_path(load().settings.data_dir),
+        new=new,
+        conversation_id=conversation,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 @kelpie.command(epilog=examples("demo"))

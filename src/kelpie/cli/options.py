@@ -20,6 +20,7 @@ CALL_S = 10.0
 COMPLETE_S = 2.0
 MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
 NAMES_MAX = 50
+DEFAULT_CONVERSATION = "default"  # its name in paths
 
 # `--url` is understood before the command and after it; the one after it counts.
 url_before_command: ContextVar[str | None] = ContextVar("url_before_command", default=None)
@@ -63,6 +64,10 @@ def complete_key(incomplete: str) -> list[str]:
 
 
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
+MaybeAgent = Annotated[
+    str | None,
+    typer.Argument(help="Name or id of the agent. Defaults to the newest agent.", autocompletion=_agent_names),
+]
 Assign = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Setting (repeatable).", autocompletion=_keys),

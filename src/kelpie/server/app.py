@@ -116,6 +116,7 @@ _ROUTERS = (
     auth_routes.router,
     agent_care.router,
     approvals.router,
+    approvals.agent_router,
     ids.router,
     keys.router,
     spending.router,

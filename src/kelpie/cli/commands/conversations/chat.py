@@ -1,214 +1,128 @@
-"""`kelpie chat`: a conversation with an agent over HTTP.
-
-Answers go to standard output as the model writes them; tool calls, reasoning and errors go to standard error, so that
-a script that reads the output gets only the answers.
-"""
+"""`kelpie chat`: a conversation with an agent over HTTP, at a prompt, from a pipe, or for one message."""
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
 
-from kelpie.cli import agent_lookup, chat_input
-from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli import agent_lookup
+from kelpie.cli.chat import typed_input
+from kelpie.cli.chat.conversation import Conversation
+from kelpie.cli.chat.json_turns import print_turn
+from kelpie.cli.chat.screen import Screen
+from kelpie.cli.chat.session import LeaveChat, Session
+from kelpie.cli.chat.slash_commands import ENDS, SlashCommands
+from kelpie.cli.chat.typed_input import TypedInput
+from kelpie.cli.exit_codes import ERROR, OK, USAGE
+from kelpie.cli.id_lookup import whole_id
+from kelpie.cli.options import DEFAULT_CONVERSATION, path
 from kelpie.cli.output import cell, say
-from kelpie.core.errors import KelpieError
-from kelpie.core.printable_text import without_unsafe
-from kelpie.world.files.line_history import line_history
+from kelpie.cli.style import Style
+from kelpie.world.files.line_history import colored_prompt, line_history
 from kelpie.world.http.cli_client import Client
 
 TYPED = "chat_history"  # in the data directory
-SILENCE_S = 120.0  # the server pings a quiet stream far more often
-HISTORY, HISTORY_MAX = 20, 1000  # messages
-ENDS = ("/exit", "/quit")
-HELP = """/history [N]  show the last messages of this conversation
-/help         show this help
-/exit         leave the chat (also Ctrl-D)
-Ctrl-C clears the input; press it twice to leave. During an answer it stops waiting for the agent.
-End a line with \\ to continue on the next line. Put \"\"\" before and after a message of several lines."""
-_WHO = {
-    "user_message": "you",
-    "assistant_message": "agent",
-    "reasoning_message": "(thought)",
-    "tool_call_message": "(call)",
-    "tool_return_message": "(result)",
-}
-_SHOWN_MAX = 300  # characters of a tool's arguments and result
 
 
-def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None = None) -> int:
-    """Chats with the agent: one message if given, else until the input ends. Returns the exit code.
+def chat(
+    client: Client,
+    who: str | None,
+    said: str | None = None,
+    keep_in: Path | None = None,
+    *,
+    new: bool = False,
+    conversation_id: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Chats with an agent: one message if given, else until the input ends. Returns the exit code.
 
-    At a terminal the typed lines are saved in the directory, if there is one.
+    At a terminal the typed lines are saved in the directory, if there is one. Raises UnknownId, Unreachable,
+    ErrorResponse.
     """
-    agent = agent_lookup.find(client, who)
-    turns = Turns(client, agent, Screen(agent["name"]))
-    if said is not None:
-        return OK if turns.take(said) else ERROR
-    if not sys.stdin.isatty():
-        went_well = [turns.take(text) for text in chat_input.messages(chat_input.from_stream(sys.stdin))]
-        return OK if all(went_well) else ERROR
-    say(f"Chatting with {agent['name']} ({agent['id']}). Type /help for commands.", file=sys.stderr)
+    at_prompt = said is None and sys.stdin.isatty()
+    if as_json and at_prompt:
+        say("kelpie: --json needs a message (-m) or messages from a pipe.", file=sys.stderr)
+        return USAGE
+    conversation = find_conversation(client, who, new=new, conversation_id=conversation_id, tokens=not as_json)
+    if at_prompt:
+        return _at_prompt(conversation, keep_in)
+    given = [said] if said is not None else TypedInput(typed_input.from_stream(sys.stdin)).messages()
+    return _without_prompt(conversation, given, as_json)
+
+
+def find_conversation(
+    client: Client, who: str | None, *, new: bool = False, conversation_id: str | None = None, tokens: bool = True
+) -> Conversation:
+    """The conversation that the options name; without a name it is with the newest agent.
+
+    Raises UnknownId, Unreachable, ErrorResponse.
+    """
+    if conversation_id is not None and conversation_id != DEFAULT_CONVERSATION:
+        remedy = "`kelpie chat --new` starts one."
+        chosen = client.get(path("conversations", whole_id(client, "conv", conversation_id, "conversation", remedy)))
+        agent = agent_lookup.find(client, who or chosen["agent_id"])
+        if agent["id"] != chosen["agent_id"]:
+            raise agent_lookup.UnknownAgent(f"{chosen['id']} is a conversation of another agent than {agent['name']}")
+        return Conversation(client, agent, chosen["id"], tokens=tokens)
+    agent = agent_lookup.find(client, who) if who else agent_lookup.newest(client)
+    if who is None:
+        say(f"No agent named; taking the newest, {cell(agent['name'])}.", file=sys.stderr)
+    conversation = Conversation(client, agent, tokens=tokens)
+    if new:
+        conversation.start_new()
+        say(f"New conversation {conversation.id}.", file=sys.stderr)
+    return conversation
+
+
+def _without_prompt(conversation: Conversation, messages: Iterable[str], as_json: bool) -> int:
+    session = Session(conversation, Screen(conversation.agent_name))
+    went_well = True
+    try:
+        for text in messages:
+            done = print_turn(conversation, conversation.message(text)) if as_json else session.send(text)
+            went_well = went_well and done
+            if session.interrupted:
+                break
+    except (KeyboardInterrupt, LeaveChat):
+        return ERROR
+    return OK if went_well else ERROR
+
+
+def _at_prompt(conversation: Conversation, keep_in: Path | None) -> int:
+    screen = Screen(conversation.agent_name)
+    session = Session(conversation, screen, _prompted)
+    where = "" if conversation.is_default else f", conversation {conversation.id}"
+    who = f"{cell(conversation.agent_name)} ({conversation.agent_id}{where})"
+    screen.note(f"Chatting with {who}. Type /help for commands.")
     with line_history(keep_in / TYPED if keep_in else None):
-        _converse(turns)
+        try:
+            _converse(session)
+        except (KeyboardInterrupt, LeaveChat):
+            return ERROR
     return OK
 
 
-def _converse(turns: "Turns") -> None:
-    for text in chat_input.messages(_prompted):
+def _converse(session: Session) -> None:
+    session.decide()  # what still waits from before
+    typed = TypedInput(_prompted)
+    commands = SlashCommands(session, _prompted)
+    for text in typed.messages():
         if text in ENDS:
             return
         if text.startswith("/"):
-            _command(turns, text)
+            commands.run(text)
         else:
-            turns.take(text)
+            session.send(text)
+            typed.interrupted = session.interrupted
     say(file=sys.stderr)
 
 
 def _prompted(prompt: str) -> str:
+    style = Style(sys.stdout)
     if not sys.stdout.isatty():  # a script that keeps the answers wants no prompts among them
         say(prompt, end="", file=sys.stderr, flush=True)
         prompt = ""
     try:
-        return input(prompt)
+        return input(colored_prompt(prompt, style.start("you"), style.end) if prompt else "")
     except KeyboardInterrupt:
         say(file=sys.stderr)  # the next prompt gets a line of its own
         raise
-
-
-def _command(turns: "Turns", text: str) -> None:
-    name, _, argument = text.partition(" ")
-    if name == "/history" and (not argument or argument.isdecimal()):
-        turns.history(min(int(argument or HISTORY), HISTORY_MAX))
-    else:
-        say(HELP, file=sys.stderr)
-
-
-class Turns:
-    """Sends messages and shows the answers, one turn after the other."""
-
-    def __init__(self, client: Client, agent: dict[str, Any], screen: "Screen") -> None:
-        self._client = client
-        self._name = agent["name"]
-        self._path = f"/v1/agents/{agent['id']}/messages/stream"
-        self._screen = screen
-
-    def take(self, said: str) -> bool:
-        """Runs one turn; returns False, and prints the reason, when the turn failed."""
-        body = {"messages": [{"role": "user", "content": said}], "stream_tokens": True}
-        try:
-            return self._screen.show(self._client.events(self._path, body, SILENCE_S))
-        except KeyboardInterrupt:
-            self._screen.print_error(
-                f"Stopped waiting. The agent is still working; `kelpie agents cancel {self._name}` stops it."
-            )
-            return False
-        except KelpieError as error:
-            self._screen.print_error(str(error))
-            return False
-
-    def history(self, count: int) -> None:
-        """Shows the last messages of the conversation, the oldest first."""
-        try:
-            found = self._client.get(self._path.removesuffix("/stream"), limit=count, order="desc")
-        except KelpieError as error:
-            self._screen.print_error(str(error))
-            return
-        for message in found[-count:]:  # the newest, but oldest first: so does Letta's API list an agent's messages
-            self._screen.show_past(message)
-
-
-class Screen:
-    """Lays out the events of a turn. Control characters a model might send never reach the terminal."""
-
-    def __init__(self, name: str, out: TextIO | None = None, notes: TextIO | None = None) -> None:
-        self._out = out or sys.stdout
-        self._notes = notes or sys.stderr
-        self._label = f"{cell(name)}> " if self._out.isatty() else ""
-        self._open = ""  # the id of the message whose line is not finished yet
-        self._calls: dict[str, list[str]] = {}
-
-    def show(self, events: Iterable[tuple[str, Any]]) -> bool:
-        """Shows a whole turn; False if it ended in an error."""
-        went_well = True
-        for name, event in events:
-            kind = event.get("message_type")
-            if name == "error" or kind == "error_message":
-                self.print_error(event.get("detail") or event.get("message") or "the turn failed")
-                went_well = False
-            elif kind == "assistant_message":
-                self._answer(event["id"], _text(event["content"]))
-            elif kind in ("tool_call_message", "approval_request_message"):
-                self._call(event["tool_call"])
-            elif kind == "tool_return_message":
-                self._returned(event)
-            elif kind == "stop_reason" and event["stop_reason"] != "end_turn" and went_well:
-                self._note(f"(stopped: {event['stop_reason']})")
-        self._end_line()
-        return went_well
-
-    def print_error(self, message: str) -> None:
-        """Prints an error."""
-        self._end_line()
-        self._note(f"kelpie: {message}")
-
-    def show_past(self, message: dict[str, Any]) -> None:
-        """Prints an earlier message on a line of its own; system messages are left out."""
-        who = _WHO.get(message["message_type"])
-        if who is not None:
-            self._note(f"{message['date'][:19]} {who}: {_cut(_past(message))}")
-
-    def _answer(self, message_id: str, text: str) -> None:
-        if message_id != self._open:
-            self._end_line()
-            self._out.write(self._label)
-            self._open = message_id
-        self._out.write(without_unsafe(text))
-        self._out.flush()
-
-    def _end_line(self) -> None:
-        if self._open:
-            self._out.write("\n")
-            self._out.flush()
-            self._open = ""
-
-    def _call(self, call: dict[str, Any]) -> None:
-        """Collects the pieces of a call; it is shown when its result arrives."""
-        pieces = self._calls.setdefault(call["tool_call_id"], [])
-        pieces += [call["name"] + " "] if call.get("name") and not pieces else []
-        pieces += [call.get("arguments") or ""]
-
-    def _returned(self, event: dict[str, Any]) -> None:
-        self._end_line()
-        for result in event.get("tool_returns") or [event]:
-            call = "".join(self._calls.pop(result["tool_call_id"], [str(event.get("name") or "tool")]))
-            outcome = _text(result["tool_return"]) if result.get("status") == "success" else _failure(result)
-            self._note(f"[{_cut(call)} -> {_cut(outcome)}]")
-
-    def _note(self, text: str) -> None:
-        say(without_unsafe(text), file=self._notes, flush=True)
-
-
-def _past(message: dict[str, Any]) -> str:
-    if message["message_type"] == "tool_call_message":
-        call = message["tool_call"]
-        return f"{call['name']} {call['arguments']}"
-    if message["message_type"] == "tool_return_message":
-        return _text(message["tool_return"])
-    return _text(message.get("content") or message.get("reasoning") or "")
-
-
-def _failure(result: dict[str, Any]) -> str:
-    return f"failed: {_text(result['tool_return'])}"
-
-
-def _text(content: Any) -> str:
-    """The text of a message's content, which is a string or a list of parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content or [])
-
-
-def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _SHOWN_MAX else f"{flat[:_SHOWN_MAX]}…"

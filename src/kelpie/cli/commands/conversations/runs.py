@@ -7,6 +7,7 @@ import typer
 from kelpie.cli import budget_text
 from kelpie.cli.agent_lookup import find, names_of
 from kelpie.cli.cancel_report import print_cancelled
+from kelpie.cli.chat.message_text import message_text
 from kelpie.cli.id_lookup import whole_id
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_list, print_rows, say
@@ -88,7 +89,7 @@ def show(
         "No finished steps.",
     )  # fmt: skip
     say()
-    print_rows(("message", "text"), [(each["message_type"], text_of(each)) for each in messages], "No messages.")
+    print_rows(("message", "text"), [(each["message_type"], message_text(each)) for each in messages], "No messages.")
 
 
 @commands.command(epilog=examples("runs cancel run-..."))
@@ -102,18 +103,6 @@ def cancel(
     run = _whole(server, run)
     agent_id = server.get(path("runs", run))["agent_id"]
     print_cancelled(server.post(path("agents", agent_id, "messages", "cancel"), {"run_ids": [run]}), as_json)
-
-
-def text_of(message: dict[str, Any]) -> str:
-    """Returns the text of a message: content, reasoning, tool call or tool result."""
-    if calls := message.get("tool_call"):
-        return f"{calls.get('name')} {calls.get('arguments')}"
-    if "tool_return" in message:
-        return str(message["tool_return"])
-    content = message.get("content") or message.get("reasoning") or ""
-    if isinstance(content, list):
-        return "".join(part.get("text", "") for part in content)
-    return str(content)
 
 
 def _whole(server: Client, run: str) -> str:
