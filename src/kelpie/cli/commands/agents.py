@@ -15,6 +15,8 @@ from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, grou
 from kelpie.cli.output import cell, print_facts, print_json, print_rows, say
 from kelpie.core.errors import InvalidInput
 
+DEMO = "kelpie/demo"
+
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
 
 commands = group(
@@ -116,11 +118,16 @@ def create(
         "tags": tag,
         "memory_blocks": [_block(text) for text in block or ("human=", "persona=")],
     }
-    made = client(url).post("/v1/agents/", {field: value for field, value in body.items() if value is not None})
+    server = client(url)
+    made = server.post("/v1/agents/", {field: value for field, value in body.items() if value is not None})
     if as_json:
         print_json(made)
-    else:
-        say(f"Created agent {made['name']} ({made['id']}), model {made['model']}.")
+        return
+    say(f"Created agent {made['name']} ({made['id']}), model {made['model']}.")
+    if model is None and made["model"] == DEMO:
+        reason = server.get("/v1/kelpie/models")["default_model"]["reason"]
+        if reason:
+            say(f"{DEMO} is a script, not a language model: {reason}.")
 
 
 @commands.command(epilog=examples("agents budget ada", "agents budget ada '5 usd a day'", "agents budget ada none"))
