@@ -1,4 +1,4 @@
-"""Texts in files that a person named, and drafts that a person edits: bounded, and replaced only as a whole."""
+"""Texts in files that a person named, and drafts that could not be stored: bounded, and replaced only as a whole."""
 
 import os
 import tempfile
@@ -60,8 +60,3 @@ def new_draft(text: str, suffix: str) -> Path:
         return Path(name)
     except OSError as error:
         raise InvalidInput("EDITOR", f"a temporary file cannot be written: {error.strerror}") from None
-
-
-def discard(path: Path) -> None:
-    """Removes a draft."""
-    path.unlink(missing_ok=True)
