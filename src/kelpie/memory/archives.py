@@ -49,9 +49,9 @@ class Archives:
         self._organization = caller.organization_id
 
     async def create(self, new: NewArchive) -> tuple[Archive, Progress]:
-        """Makes an archive that no agent uses yet. Raises InvalidInput or NotFound for its embedding model."""
-        if new.embedding is not None:
-            await self._models.resolve_embedding(new.embedding)
+        """Makes an archive that no agent uses yet. Raises InvalidInput, NotFound or ModelError for its embedding
+        model."""
+        embedding = new.embedding and (await self._models.resolve_embedding(new.embedding)).handle
         now = self._world.clock.now()
         archive = Archive(
             id=self._world.ids.new(ArchiveId),
@@ -59,7 +59,7 @@ class Archives:
             created_at=now,
             updated_at=now,
             description=new.description,
-            embedding=new.embedding,
+            embedding=embedding,
             embedding_chunk_size=new.embedding_chunk_size,
             organization_id=self._organization,
             created_by_id=self._user,
@@ -80,7 +80,7 @@ class Archives:
         """Changes name, description or embedding model; new vectors are made in the background, and the old ones serve
         until all are there. Raises NotFound, InvalidInput."""
         if changes.get("embedding") is not None:
-            await self._models.resolve_embedding(changes["embedding"])
+            changes = {**changes, "embedding": (await self._models.resolve_embedding(changes["embedding"])).handle}
         now, default = self._world.clock.now(), await self._embeddings.default()
 
         changes = {name: cleaned(value) if isinstance(value, str) else value for name, value in changes.items()}

@@ -74,7 +74,7 @@ def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONT
         handle=info.handle,
         context_window=window,
         max_tokens=limit,
-        temperature=settings.get("temperature", 1.0),
+        temperature=settings.get("temperature", info.temperature),
         parallel_tool_calls=bool(parallel),
         settings=settings,
     )

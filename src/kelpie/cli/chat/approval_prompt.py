@@ -8,9 +8,8 @@ from kelpie.cli.chat.approval_answers import approval, changed_arguments, denial
 from kelpie.cli.chat.screen import Screen
 from kelpie.cli.chat.tool_text import parsed_arguments
 from kelpie.core.errors import InvalidInput
-from kelpie.world.files import text_file
 from kelpie.world.files.line_history import one_answer
-from kelpie.world.processes.editor import edit_file, is_named
+from kelpie.world.processes.editor import edit, editor_command
 
 Ask = Callable[[str], str]  # shows a prompt and gives a line
 
@@ -62,18 +61,11 @@ def _decision(screen: Screen, call: Mapping[str, Any], ask: Ask) -> dict[str, An
 def _edited(arguments: str, ask: Ask) -> str:
     """The arguments after the person has changed them, in the editor or on the line. Raises InvalidInput."""
     given = parsed_arguments(arguments)
-    if is_named():
-        text = _from_editor(arguments if given is None else json.dumps(given, indent=2, ensure_ascii=False))
+    command = editor_command()
+    if command is not None:
+        shown = arguments if given is None else json.dumps(given, indent=2, ensure_ascii=False)
+        text = edit(shown + "\n", command, ".json")
     else:
         shown = arguments if given is None else json.dumps(given, ensure_ascii=False)
         text = one_answer(ask, "Arguments> ", shown)
     return json.dumps(changed_arguments(text), ensure_ascii=False) if text.strip() else arguments
-
-
-def _from_editor(text: str) -> str:
-    draft = text_file.new_draft(f"{text}\n", ".json")
-    try:
-        edit_file(draft)
-        return text_file.read(draft)
-    finally:
-        text_file.discard(draft)
