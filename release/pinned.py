@@ -59,7 +59,7 @@ def running(root: Path = ROOT) -> list[Pinned]:
 
 def developing(root: Path = ROOT) -> list[Pinned]:
     """What builds and tests the product."""
-    files = [root / f"requirements/{purpose}.txt" for purpose in ("pip", "build", "test")]
+    files = [root / f"requirements/{purpose}.txt" for purpose in ("pip", "build", "test", "live")]
     lock = json.loads((root / "tests/typescript/package-lock.json").read_text())
     modules = {path.rpartition("node_modules/")[2]: module for path, module in lock["packages"].items() if path}
     return [
