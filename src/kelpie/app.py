@@ -45,6 +45,7 @@ from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.fairness.processor_time import ProcessorTime
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
@@ -178,6 +179,7 @@ class Kelpie:
             models=models,
             embeddings=embeddings,
             share=self._share,
+            processor_time=ProcessorTime(world.clock.monotonic_ns, settings.processor_share),
             authenticator=authenticator,
             quotas=quotas,
             disk_usage=disk,

@@ -145,6 +145,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         passports=runtime.passports,
         api=kelpie.api,
         quotas=runtime.quotas,
+        processor_time=runtime.processor_time,
     )
     app.add_middleware(LatestPrefix)
     app.add_middleware(
