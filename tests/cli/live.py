@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from kelpie.cli import app, main
-from kelpie.cli.commands import chat, demo, doctor
+from kelpie.cli.commands import demo
+from kelpie.cli.commands.conversations import chat
+from kelpie.cli.commands.operations import doctor
 from kelpie.core.settings.settings import VARIABLES
 from kelpie.world.files.data_dir import DataDir
 
@@ -32,8 +34,8 @@ PRELOADED = (
     "encodings.idna",
 )
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(list(PRELOADED))
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(list(PRELOADED))
 
 
 @contextmanager
@@ -96,7 +98,7 @@ def forked(
     with tempfile.TemporaryDirectory() as directory:
         streams = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
         streams[0].write_text(stdin)
-        process = _FORKS.Process(target=_become, args=(list(arguments), dict(env), cwd or Path.cwd(), streams))
+        process = FORKS.Process(target=_become, args=(list(arguments), dict(env), cwd or Path.cwd(), streams))
         process.start()
         process.join(COMMAND_S)
         code = process.exitcode

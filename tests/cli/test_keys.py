@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.cli.commands.keys import end_of
+from kelpie.cli.commands.operations.keys import end_of
 from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
 from kelpie.core.settings.precedence import SettingSource

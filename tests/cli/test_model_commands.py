@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.cli.commands.doctor_isolation import HOLDS, REFUSED
+from kelpie.cli.commands.operations.doctor_isolation import HOLDS, REFUSED
 from tests.cli.fake_ollama import EMBEDS, Ollama, fake_ollama
 from tests.cli.live import BIN, Live, live
 

@@ -11,18 +11,21 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
-from kelpie.cli.agent_lookup import UnknownAgent
-from kelpie.cli.commands import agents as agent_commands
-from kelpie.cli.commands import blocks as block_commands
-from kelpie.cli.commands import config as config_commands
-from kelpie.cli.commands import keys as key_commands
-from kelpie.cli.commands import logs as log_command
 from kelpie.cli.commands import models as model_commands
-from kelpie.cli.commands import runs as run_commands
-from kelpie.cli.commands import secrets as secret_commands
 from kelpie.cli.commands import tools as tool_commands
+from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.conversations import approvals as approval_commands
+from kelpie.cli.commands.conversations import messages as message_commands
+from kelpie.cli.commands.conversations import runs as run_commands
+from kelpie.cli.commands.memory import blocks as block_commands
+from kelpie.cli.commands.memory import passages as passage_commands
+from kelpie.cli.commands.operations import config as config_commands
+from kelpie.cli.commands.operations import keys as key_commands
+from kelpie.cli.commands.operations import logs as log_command
+from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
-from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
+from kelpie.cli.id_lookup import UnknownId
+from kelpie.cli.options import MARKUP, AsJson, Assign, MaybeAgent, Url, as_environment, client, examples, flags, group
 from kelpie.cli.output import say
 from kelpie.core.errors import ConfigurationError
 from kelpie.world.files.data_dir import absolute_path
@@ -47,6 +50,9 @@ simulation = group(
 kelpie.add_typer(server, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(block_commands.commands, name="blocks")
+kelpie.add_typer(passage_commands.commands, name="passages")
+kelpie.add_typer(message_commands.commands, name="messages")
+kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(model_commands.commands, name="models")
@@ -64,7 +70,7 @@ def app(arguments: Sequence[str]) -> int:
         return exit_.code if isinstance(exit_.code, int) else OK
     except Unreachable as error:
         return _report_error(error, NOT_RUNNING)
-    except UnknownAgent as error:
+    except UnknownId as error:
         return _report_error(error, NOT_FOUND)
     except ErrorResponse as error:
         if error.status != NOT_FOUND_STATUS:
@@ -156,16 +162,32 @@ def status(as_json: AsJson = False) -> None:
     raise typer.Exit(status.status(as_json=as_json))
 
 
-@kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
+@kelpie.command(epilog=examples("chat demo", "chat", "chat demo -m 'Hello!' --json", "chat demo < questions.txt"))
 def chat(
-    agent: Agent,
+    agent: MaybeAgent = None,
     message: Annotated[str | None, typer.Option("--message", "-m", help="Send this message and exit.")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
+    conversation: Annotated[
+        str | None, typer.Option(help="Continue this conversation (id or its first characters).")
+    ] = None,
+    as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Chat with an agent, at a prompt or from a pipe. Type /help at the prompt for commands."""
-    from kelpie.cli.commands import chat
+    """Chat with an agent, at a prompt or from a pipe. Without a name it is the newest agent."""
+    from kelpie.cli.commands.conversations import chat
 
-    raise typer.Exit(chat.chat(client(url), agent, message, absolute_path(load().settings.data_dir)))
+    if new and conversation:
+        raise typer.BadParameter("--new and --conversation exclude each other")
+    code = chat.chat(
+        client(url),
+        agent,
+        message,
+        absolute_path(load().settings.data_dir),
+        new=new,
+        conversation_id=conversation,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 @kelpie.command(epilog=examples("demo"))
@@ -185,7 +207,7 @@ def doctor(
     url: Url = None,
 ) -> None:
     """Check settings, server, models and machine. Exits with 1 if a problem was found."""
-    from kelpie.cli.commands import doctor, doctor_isolation
+    from kelpie.cli.commands.operations import doctor, doctor_isolation
 
     if isolation:
         raise typer.Exit(doctor_isolation.isolation_only(as_json=as_json))

@@ -18,6 +18,7 @@ CALL_S = 10.0
 COMPLETE_S = 2.0
 MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
 NAMES_MAX = 50
+DEFAULT_CONVERSATION = "default"  # its name in paths
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="Server URL. Defaults to the server running in the data directory.")]
@@ -53,6 +54,10 @@ def _keys(incomplete: str) -> list[str]:
 
 
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
+MaybeAgent = Annotated[
+    str | None,
+    typer.Argument(help="Name or id of the agent. Defaults to the newest agent.", autocompletion=_agent_names),
+]
 Assign = Annotated[
     list[str] | None,
     typer.Option("--set", help="Setting as `KEY=VALUE` (repeatable).", autocompletion=_keys),

@@ -16,11 +16,13 @@ from kelpie.server.http.body_limits import BodyLimits
 from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
+    approvals,
     block_history,
     checkpoints,
     data,
     encryption,
     facts,
+    ids,
     keys,
     permissions,
     sandbox,
@@ -113,6 +115,9 @@ _ROUTERS = (
     access_token_routes.router,
     auth_routes.router,
     agent_care.router,
+    approvals.router,
+    approvals.agent_router,
+    ids.router,
     keys.router,
     spending.router,
     facts.router,

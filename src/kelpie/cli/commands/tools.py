@@ -6,7 +6,7 @@ import typer
 
 from kelpie.cli import permission_options as options
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group
-from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.cli.output import print_facts, print_json, print_list, print_rows
 
 commands = group(
     "List tools, show their usage, show or set the tool policy.",
@@ -56,7 +56,7 @@ def usage(
         for each in found
     ]
     columns = ("tool", "kind", "calls", "errors", "refused", "mean time", "max time", "CPU time", "last call")
-    print_rows(columns, rows, "No tool calls.")
+    print_list(columns, rows, "No tool calls.", spare=("CPU time", "max time", "refused", "kind"))
 
 
 @commands.command(epilog=examples("tools policy", "tools policy --deny capability:network", "tools policy --clear"))

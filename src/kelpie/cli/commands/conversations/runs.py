@@ -5,14 +5,19 @@ from typing import Annotated, Any
 import typer
 
 from kelpie.cli import budget_text
-from kelpie.cli.agent_lookup import find
+from kelpie.cli.agent_lookup import find, names_of
 from kelpie.cli.cancel_report import print_cancelled
+from kelpie.cli.chat.message_text import message_text
+from kelpie.cli.id_lookup import whole_id
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
-from kelpie.cli.output import print_facts, print_json, print_rows, say
+from kelpie.cli.output import print_facts, print_json, print_list, print_rows, say
+from kelpie.world.http.cli_client import Client
 
 commands = group(
     "List, show and cancel runs. Every turn of an agent is a run.", "runs list --agent demo", "runs list --active"
 )
+
+Run = Annotated[str, typer.Argument(help="Run id or its first characters; see `kelpie runs list`.")]
 
 
 @commands.command("list", epilog=examples("runs list", "runs list --agent demo --active --json"))
@@ -32,22 +37,25 @@ def list_runs(
     if as_json:
         print_json(found)
         return
+    names = names_of(server, [each["agent_id"] for each in found])
     rows = [
-        (each["id"], each["agent_id"], each["status"], each["stop_reason"], each["created_at"], _seconds(each),
-         budget_text.dollars(each["kelpie_cost_usd"]))
+        (each["id"], names.get(each["agent_id"], each["agent_id"]), each["status"], each["stop_reason"],
+         each["created_at"], _seconds(each), budget_text.dollars(each["kelpie_cost_usd"]))
         for each in found
     ]  # fmt: skip
-    print_rows(("id", "agent", "status", "stop reason", "created", "seconds", "cost"), rows, "No runs.")
+    columns = ("id", "agent", "status", "stop reason", "created", "seconds", "cost")
+    print_list(columns, rows, "No runs.", spare=("cost", "seconds", "stop reason"))
 
 
 @commands.command(epilog=examples("runs show run-...", "runs show run-... --json"))
 def show(
-    run: Annotated[str, typer.Argument(help="Run id; see `kelpie runs list`.")],
+    run: Run,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Show a run with its steps and messages."""
     server = client(url)
+    run = _whole(server, run)
     found = server.get(path("runs", run))
     usage = server.get(path("runs", run, "usage"))
     steps = server.get(path("runs", run, "steps"), order="asc")
@@ -58,7 +66,8 @@ def show(
     print_facts(
         {
             "id": found["id"],
-            "agent": found["agent_id"],
+            "agent": names_of(server, [found["agent_id"]]).get(found["agent_id"]),
+            "agent id": found["agent_id"],
             "status": found["status"],
             "stop reason": found["stop_reason"],
             "created": found["created_at"],
@@ -80,31 +89,24 @@ def show(
         "No finished steps.",
     )  # fmt: skip
     say()
-    print_rows(("message", "text"), [(each["message_type"], text_of(each)) for each in messages], "No messages.")
+    print_rows(("message", "text"), [(each["message_type"], message_text(each)) for each in messages], "No messages.")
 
 
 @commands.command(epilog=examples("runs cancel run-..."))
 def cancel(
-    run: Annotated[str, typer.Argument(help="Run id; see `kelpie runs list --active`.")],
+    run: Run,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Cancel a run. Finished runs are not affected."""
     server = client(url)
+    run = _whole(server, run)
     agent_id = server.get(path("runs", run))["agent_id"]
     print_cancelled(server.post(path("agents", agent_id, "messages", "cancel"), {"run_ids": [run]}), as_json)
 
 
-def text_of(message: dict[str, Any]) -> str:
-    """Returns the text of a message: content, reasoning, tool call or tool result."""
-    if calls := message.get("tool_call"):
-        return f"{calls.get('name')} {calls.get('arguments')}"
-    if "tool_return" in message:
-        return str(message["tool_return"])
-    content = message.get("content") or message.get("reasoning") or ""
-    if isinstance(content, list):
-        return "".join(part.get("text", "") for part in content)
-    return str(content)
+def _whole(server: Client, run: str) -> str:
+    return whole_id(server, "run", run, "run", "`kelpie runs list` lists the runs.")
 
 
 def _seconds(run: dict[str, Any]) -> str | None:

@@ -8,11 +8,11 @@ import typer
 from kelpie.cli import budget_text
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.cancel_report import print_cancelled
-from kelpie.cli.commands import checkpoints
-from kelpie.cli.commands import permissions as permission_commands
+from kelpie.cli.commands.agents import checkpoints
+from kelpie.cli.commands.agents import permissions as permission_commands
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
-from kelpie.cli.output import cell, print_facts, print_json, print_rows, say
+from kelpie.cli.output import cell, print_facts, print_json, print_list, print_rows, say
 from kelpie.core.errors import InvalidInput
 
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
@@ -45,8 +45,9 @@ def list_agents(
     if as_json:
         print_json(found)
         return
-    rows = [(each["name"], each["id"], each["model"], _state(each), each["tags"]) for each in found]
-    print_rows(("name", "id", "model", "state", "tags"), rows, "No agents. `kelpie demo` creates one.")
+    rows = [(each["name"], each["id"], each["model"], _state(each), each["created_at"], each["tags"]) for each in found]
+    columns = ("name", "id", "model", "state", "created", "tags")
+    print_list(columns, rows, "No agents. `kelpie demo` creates one.", spare=("tags", "created"))
 
 
 @commands.command(epilog=examples("agents show demo", "agents show demo --json"))

@@ -9,9 +9,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from kelpie.cli.commands.config import described
-from kelpie.cli.commands.doctor_isolation import isolation_report, print_isolation
 from kelpie.cli.commands.models import abilities
+from kelpie.cli.commands.operations.config import described
+from kelpie.cli.commands.operations.doctor_isolation import isolation_report, print_isolation
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.output import print_json, print_rows, say, waiting
 from kelpie.cli.server.credential import credential

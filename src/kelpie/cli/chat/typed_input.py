@@ -13,22 +13,29 @@ QUOTES = '"""'
 Read = Callable[[str], str]  # shows a prompt and gives a line; raises EOFError at the end
 
 
-def messages(read: Read) -> Iterator[str]:
-    """The messages until the input ends. An interrupt drops the typed text; a second one in a row ends the input."""
-    interrupted = False
-    while True:
-        try:
-            text = _whole(read(PROMPT), read).strip()
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            if interrupted:
+class TypedInput:
+    """The messages that are typed until the input ends. An interrupt drops the typed text; a second one in a row, also
+    after an interrupted answer, ends the input."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self.interrupted = False  # whether the last thing that happened was an interrupt
+
+    def messages(self) -> Iterator[str]:
+        """The messages, without those that are empty."""
+        while True:
+            try:
+                text = _whole(self._read(PROMPT), self._read).strip()
+            except EOFError:
                 return
-            interrupted = True
-            continue
-        interrupted = False
-        if text:
-            yield text
+            except KeyboardInterrupt:
+                if self.interrupted:
+                    return
+                self.interrupted = True
+                continue
+            self.interrupted = False
+            if text:
+                yield text
 
 
 def from_stream(stream: TextIO) -> Read:

@@ -7,7 +7,7 @@ import typer
 from kelpie.cli import permission_options as options
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, path
-from kelpie.cli.output import print_facts, print_json, print_rows, say
+from kelpie.cli.output import print_facts, print_json, print_list, print_rows, say
 from kelpie.core.permissions.call_records import CallOutcome
 
 
@@ -133,7 +133,8 @@ def calls(
         )
         for each in shown
     ]
-    print_rows(("created", "tool", "outcome", "duration", "CPU time", "memory", "run"), rows, "No tool calls.")
+    columns = ("created", "tool", "outcome", "duration", "CPU time", "memory", "run")
+    print_list(columns, rows, "No tool calls.", spare=("memory", "CPU time", "run"))
 
 
 def _yes_or_no(permitted: bool) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
-from kelpie.cli.output import cell, print_facts, print_json, print_rows, say
+from kelpie.cli.output import cell, print_facts, print_json, print_list, say
 from kelpie.core.access.credential_scopes import Scope
 from kelpie.core.errors import InvalidId, InvalidInput
 from kelpie.core.ids import KeyId
@@ -70,7 +70,7 @@ def list_keys(limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> No
         for each in found
     ]  # fmt: skip
     columns = ("id", "name", "scopes", "agents", "key", "user", "expires", "last used")
-    print_rows(columns, rows, "No keys. `kelpie keys create NAME` creates one.")
+    print_list(columns, rows, "No keys. `kelpie keys create NAME` creates one.", spare=("user", "key", "agents"))
 
 
 @commands.command(epilog=examples("keys revoke key-..."))

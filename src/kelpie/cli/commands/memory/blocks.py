@@ -6,7 +6,7 @@ import typer
 
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.options import AsJson, Limit, Url, client, complete_block, examples, group, path
-from kelpie.cli.output import cell, print_json, print_rows, print_text, say
+from kelpie.cli.output import cell, print_json, print_list, print_text, say
 from kelpie.core.errors import InvalidInput
 from kelpie.world.http.cli_client import Client
 
@@ -37,7 +37,7 @@ def list_blocks(
         print_json(found)
         return
     rows = [(each["id"], each["label"], len(each["value"]), each["limit"], each["read_only"]) for each in found]
-    print_rows(("id", "label", "characters", "limit", "read-only"), rows, "No blocks.")
+    print_list(("id", "label", "characters", "limit", "read-only"), rows, "No blocks.", spare=("read-only", "limit"))
 
 
 @commands.command(epilog=examples("blocks history demo/human", "blocks history block-... --limit 5 --json"))
@@ -52,7 +52,8 @@ def history(block: Block, limit: Limit = 50, as_json: AsJson = False, url: Url =
         (each["version"], each["created_at"], _author(each), each["tool"], each["chars"], each["run_id"], _about(each))
         for each in found
     ]
-    print_rows(("version", "created", "author", "tool", "characters", "run", "change"), rows)
+    columns = ("version", "created", "author", "tool", "characters", "run", "change")
+    print_list(columns, rows, spare=("run", "characters", "tool"))
 
 
 @commands.command(
