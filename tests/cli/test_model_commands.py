@@ -96,7 +96,7 @@ def test_at_a_terminal_a_pull_has_a_bar(place: Live) -> None:
 def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolation(
     place: Live, ollama: Ollama
 ) -> None:
-    done = place.kelpie("doctor", env={"LETTA_PG_URI": "postgresql://letta"})
+    done = place.kelpie("doctor", "-v", env={"LETTA_PG_URI": "postgresql://letta"})
     assert done.returncode == 0, done.stdout
     assert "OLLAMA_BASE_URL" in done.stdout and ollama.url in done.stdout
     assert "LETTA_PG_URI" in done.stdout, "what Letta's users have set and Kelpie does not use is named"

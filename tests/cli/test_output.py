@@ -12,7 +12,7 @@ import pytest
 
 from kelpie.cli import main
 from kelpie.cli.age import age
-from kelpie.cli.commands.operations.logs import Level, logs
+from kelpie.cli.commands.operations.logs import Filter, logs
 from kelpie.cli.output import counted, print_facts, print_json, print_list, print_rows, print_text, say, waiting
 from kelpie.cli.table import short_ids
 from kelpie.cli.terminal import share
@@ -159,7 +159,7 @@ def test_a_log_of_an_older_server_is_escaped_when_it_is_shown(
     event["exception"] = f"Traceback\n{HOSTILE}"
     lines = [json.dumps(event, ensure_ascii=False), f"not an event {HOSTILE}", f'"{HOSTILE}"']
     (tmp_path / "kelpie.log").write_text("\n".join(lines) + "\n")
-    assert logs(Settings(data_dir=str(tmp_path)), 10, follow=False, level=Level.debug, as_json=as_json) == 0
+    assert logs(Settings(data_dir=str(tmp_path)), 10, Filter(), follow=False, as_json=as_json) == 0
     shown = capsys.readouterr().out
     assert shown.replace("\n", "").isprintable() and shown.count("PWNED") == 5
     if as_json:

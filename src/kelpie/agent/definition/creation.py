@@ -47,7 +47,7 @@ _FILE_WINDOW_LARGEST = (15, 40_000)
 def check_name(name: str) -> str:
     """Raises InvalidInput for a name that could not be shown or typed."""
     if len(name) > NAME_CHARS_MAX or (name and not _NAME.fullmatch(name)):
-        raise InvalidInput("name", f"use letters, digits, spaces, ' and -, at most {NAME_CHARS_MAX} characters")
+        raise InvalidInput("name", f"use letters, digits, spaces, ', - and _, at most {NAME_CHARS_MAX} characters")
     return name
 
 

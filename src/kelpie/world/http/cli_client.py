@@ -14,6 +14,8 @@ from kelpie.core.errors import ConfigurationError, KelpieError
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 8 * 1024 * 1024
 UNAUTHORIZED = 401
+WRONG_SERVER = (404, 405, 501)  # the statuses for an unknown path
+REQUEST_ID = "X-Request-Id"  # in every answer of Kelpie
 
 
 class Unreachable(KelpieError):
@@ -132,6 +134,9 @@ class Client:
             ) from error
         if answer.status >= 400:
             refusal = _refusal(answer) if answer.status != UNAUTHORIZED else None
+            if answer.status in WRONG_SERVER and answer.headers.get(REQUEST_ID) is None:
+                text = f"{self.base_url} is not a Kelpie server: it answered {answer.status} to {method} {path}"
+                refusal = ErrorResponse(answer.status, text)
             connection.close()
             raise refusal or ErrorResponse(answer.status, self._how_to_get_in())
         return connection, answer

@@ -1,6 +1,5 @@
 """`kelpie agents`: create, list, show, start, stop and delete agents over HTTP."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +9,10 @@ from kelpie.cli.agent_lookup import find
 from kelpie.cli.cancel_report import print_cancelled
 from kelpie.cli.commands.agents import checkpoints
 from kelpie.cli.commands.agents import permissions as permission_commands
-from kelpie.cli.exit_codes import USAGE
+from kelpie.cli.commands.agents import update as update_command
+from kelpie.cli.commands.agents.demo_model import DEMO, explain_demo
+from kelpie.cli.commands.agents.names import check_name, confirm_name
+from kelpie.cli.confirmation import confirm
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import cell, print_facts, print_json, print_list, print_rows, say
 from kelpie.core.errors import InvalidInput
@@ -18,7 +20,7 @@ from kelpie.core.errors import InvalidInput
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
 
 commands = group(
-    "Create, list, show, start, stop and delete agents.", "agents create ada", "agents list", "agents show ada"
+    "Create, list, show, change, start, stop and delete agents.", "agents create ada", "agents list", "agents show ada"
 )
 
 
@@ -99,13 +101,17 @@ def create(
     ] = None,
     description: Annotated[str | None, typer.Option(help="What the agent is for.")] = None,
     system: Annotated[str | None, typer.Option(help="System prompt. Defaults to the prompt of the agent type.")] = None,
-    block: Annotated[list[str] | None, typer.Option(help="Memory block as `LABEL=VALUE` (repeatable).")] = None,
+    block: Annotated[list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Memory block (repeatable).")] = None,
     tool: Annotated[list[str] | None, typer.Option(help="Name of an additional tool (repeatable).")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag to add (repeatable).")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Use a name that another agent has without asking.")] = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Create an agent. Without `--block` it gets the blocks `human` and `persona`."""
+    check_name(name, "NAME")
+    if agent_type is not None and agent_type not in _types(""):
+        raise InvalidInput("--type", f"there is no agent type '{agent_type[:80]}'; use one of {', '.join(_types(''))}")
     body = {
         "name": name,
         "model": model,
@@ -117,11 +123,16 @@ def create(
         "tags": tag,
         "memory_blocks": [_block(text) for text in block or ("human=", "persona=")],
     }
-    made = client(url).post("/v1/agents/", {field: value for field, value in body.items() if value is not None})
+    server = client(url)
+    confirm_name(server, name, yes=yes)
+    made = server.post("/v1/agents/", {field: value for field, value in body.items() if value is not None})
     if as_json:
         print_json(made)
-    else:
-        say(f"Created agent {made['name']} ({made['id']}), model {made['model']}.")
+        return
+    chosen = "" if model else " (the default model of the server)"
+    say(f"Created agent {made['name']} ({made['id']}), model {made['model']}{chosen}.")
+    if model is None and made["model"] == DEMO:
+        explain_demo(server)
 
 
 @commands.command(epilog=examples("agents budget ada", "agents budget ada '5 usd a day'", "agents budget ada none"))
@@ -154,11 +165,7 @@ def delete(
     """Delete an agent and its messages. Its memory blocks are kept."""
     server = client(url)
     found = find(server, agent)
-    if not yes and not sys.stdin.isatty():
-        say("kelpie: Not a terminal: pass --yes to confirm deleting the agent.", file=sys.stderr)
-        raise typer.Exit(USAGE)
-    if not yes:
-        typer.confirm(f"Delete agent {cell(found['name'])} ({found['id']}) and its messages?", abort=True, err=True)
+    confirm(f"Delete agent {cell(found['name'])} ({found['id']}) and its messages?", "deleting the agent", yes=yes)
     server.delete(path("agents", found["id"]))
     say(f"Deleted agent {found['name']}.")
 
@@ -233,5 +240,6 @@ def _block(text: str) -> dict[str, str]:
     return {"label": label, "value": value}
 
 
+update_command.register(commands)
 checkpoints.register(commands)
 permission_commands.register(commands)

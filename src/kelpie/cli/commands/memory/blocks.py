@@ -5,21 +5,18 @@ from typing import Annotated, Any
 import typer
 
 from kelpie.cli.agent_lookup import find
-from kelpie.cli.options import AsJson, Limit, Url, client, complete_block, examples, group, path
+from kelpie.cli.commands.memory import block_changes
+from kelpie.cli.commands.memory.block_lookup import Block, block_id
+from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import cell, print_json, print_list, print_text, say
-from kelpie.core.errors import InvalidInput
-from kelpie.world.http.cli_client import Client
 
 commands = group(
-    "List memory blocks, show their history and restore old versions.",
+    "List, show, change and share memory blocks, and restore old versions.",
     "blocks list --agent demo",
+    "blocks set demo/human 'Likes tea.'",
     "blocks history demo/human",
     "blocks rollback demo/human 1",
 )
-
-Block = Annotated[
-    str, typer.Argument(help="Block id, or AGENT/LABEL as in `demo/human`.", autocompletion=complete_block)
-]
 
 
 @commands.command("list", epilog=examples("blocks list", "blocks list --agent demo --json"))
@@ -44,7 +41,7 @@ def list_blocks(
 def history(block: Block, limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> None:
     """List the versions of a block, newest first."""
     server = client(url)
-    found = server.get(path("blocks", _id_of(server, block), "history"), limit=limit)
+    found = server.get(path("blocks", block_id(server, block), "history"), limit=limit)
     if as_json:
         print_json(found)
         return
@@ -72,7 +69,7 @@ def diff(
     server = client(url)
     wanted = {"from": from_version, "to": to_version}
     given = {name: version for name, version in wanted.items() if version is not None}
-    found = server.get(path("blocks", _id_of(server, block), "diff"), **given)
+    found = server.get(path("blocks", block_id(server, block), "diff"), **given)
     if as_json:
         print_json(found)
     elif found["hunks"]:
@@ -94,24 +91,11 @@ def rollback(
     """Restore an earlier version of a block. This creates a new version."""
     server = client(url)
     body = {"version": version} | ({"expected_version": expect} if expect is not None else {})
-    done = server.post(path("blocks", _id_of(server, block), "rollback"), body)
+    done = server.post(path("blocks", block_id(server, block), "rollback"), body)
     if as_json:
         print_json(done)
         return
     say(f"Restored version {version} of block {cell(done['label'])}; this is now version {done['version']}.")
-
-
-def _id_of(server: Client, block: str) -> str:
-    """Returns the id of a block given by its id, or by AGENT/LABEL. Raises InvalidInput."""
-    if block.startswith("block-"):
-        return block
-    who, slash, label = block.partition("/")
-    if not slash or not label:
-        raise InvalidInput("BLOCK", f"expected a block id or AGENT/LABEL such as demo/human, got '{block[:80]}'")
-    carried = ("agents", find(server, who)["id"], "core-memory", "blocks")
-    # A damaged version can only be listed, and that is when an operator wants to roll it back.
-    listed = (each["id"] for each in server.get(path(*carried)) if each["label"] == label)
-    return next(listed, None) or server.get(path(*carried, label))["id"]
 
 
 def _author(version: dict[str, Any]) -> str:
@@ -124,3 +108,6 @@ def _about(version: dict[str, Any]) -> str:
     if version["restores"] is not None:
         return f"restored version {version['restores']}"
     return ", ".join(sorted(version["fields"])) if version["version"] > 1 else "created"
+
+
+block_changes.register(commands)

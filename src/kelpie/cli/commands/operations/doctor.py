@@ -5,19 +5,22 @@ It must never change anything.
 """
 
 import os
-import sys
 from dataclasses import asdict
 from typing import Any
 
-from kelpie.cli.commands.models import abilities
 from kelpie.cli.commands.operations.config import described
-from kelpie.cli.commands.operations.doctor_isolation import isolation_report, print_isolation
+from kelpie.cli.commands.operations.doctor_details import print_details
+from kelpie.cli.commands.operations.doctor_findings import findings_of, print_findings, print_verdict, verdict
+from kelpie.cli.commands.operations.doctor_isolation import isolation_report
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.output import print_json, print_rows, say, waiting
+from kelpie.cli.output import print_json, waiting
+from kelpie.cli.server import control
+from kelpie.cli.server.address import address
 from kelpie.cli.server.credential import credential
-from kelpie.cli.server.discovery import address
-from kelpie.core.errors import KelpieError
+from kelpie.cli.server.discovery import network_urls, running
+from kelpie.core.errors import ConfigurationError, KelpieError
 from kelpie.core.settings.settings import VARIABLES, ResolvedSettings
+from kelpie.core.settings.unknown_variables import described_all
 from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client
@@ -25,51 +28,90 @@ from kelpie.world.packages.installer_report import installer_reports
 
 # Listing models may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
+OF_CLIENTS = frozenset({"LETTA_BASE_URL"})  # the clients of Letta read it to find a server
 
 
-def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
-    """Prints the report; returns 1 when the server or a provider does not answer, or stored data is damaged."""
+def doctor(
+    found: ResolvedSettings, wrong: ConfigurationError | None, url: str | None, *, as_json: bool, verbose: bool
+) -> int:
+    """Prints the report; returns 1 when it has a problem. `wrong` is the error in the settings, if there is one."""
     with waiting("Checking the server, its providers and this machine ..."):
-        told = {
-            "system": machine.system(),
-            "settings": settings(found),
-            "server": server(url or address(found.settings), credential(found, url)),
-            "data": data(url or address(found.settings), credential(found, url)),
-            "isolation": isolation_report(),
-            "packages": [asdict(each) for each in installer_reports()],
-            "letta": letta(),
-        }
+        told = _report(found, wrong, url)
+    findings = findings_of(told)
+    problems = [each for each in findings if each.problem]
     if as_json:
-        print_json(told)
+        print_json(told | {"findings": [asdict(each) for each in findings], "verdict": verdict(findings)})
     else:
-        _print(told)
-    failing = [each for each in told["server"]["providers"] if each["error"]]
-    return ERROR if told["server"]["error"] or failing or told["data"].get("sound") is False else OK
+        print_findings(told, findings)
+        if verbose:
+            print_details(told)
+        print_verdict(findings, verbose=verbose)
+    return ERROR if problems else OK
 
 
-def settings(found: ResolvedSettings) -> dict[str, Any]:
-    """The settings in use, with their origin, and variables of Letta that are set and have no effect here."""
-    ignored = sorted(name for name in os.environ if name.startswith("LETTA_") and name not in VARIABLES)
+def _report(found: ResolvedSettings, wrong: ConfigurationError | None, url: str | None) -> dict[str, Any]:
+    key = credential(found, url)
+    try:
+        where = url or address(found)
+        answer = server(where, key) | _exposure(found, url)
+        stored = data(where, key) if answer["error"] is None else {"error": answer["error"]}
+    except KelpieError as error:
+        answer, stored = _no_answer(str(error)), {"error": str(error)}
+    return {
+        "system": machine.system(),
+        "settings": settings(found, wrong, url),
+        "server": answer,
+        "data": stored,
+        "isolation": isolation_report(),
+        "packages": [asdict(each) for each in installer_reports()],
+        "letta": letta(),
+    }
+
+
+def settings(found: ResolvedSettings, wrong: ConfigurationError | None, url: str | None) -> dict[str, Any]:
+    """The settings in use with their origin, what is wrong with them, and variables that are set and have no effect."""
+    ignored = sorted(
+        name for name in os.environ if name.startswith("LETTA_") and name not in VARIABLES and name not in OF_CLIENTS
+    )
     chosen = [row for row in described(found) if row["source"] != "default"]
-    return {"file": found.file, "set": chosen, "ignored": ignored}
+    own = running(found.settings) if url is None else None
+    return {
+        "file": found.file,
+        "error": str(wrong) if wrong else None,
+        "set": chosen,
+        "unknown": described_all(os.environ),
+        "ignored": ignored,
+        "other_than_running": control.changed(own, found) if own and wrong is None else [],
+    }
 
 
 def server(url: str, shown: str | None) -> dict[str, Any]:
     """The server's report on its providers and models, or the error when it does not answer. `shown` is the key to
     send.
     """
-    told: dict[str, Any] = {
-        "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": [],
-        "embedding": None,
-    }  # fmt: skip
+    told = _no_answer(None) | {"url": url}
     client = Client(url, PATIENCE_S, shown)
     try:
-        told["version"] = client.get("/v1/health/")["version"]
+        health = client.get("/v1/health/")
+        told["version"] = health.get("kelpie_version") or health["version"]
         told |= client.get("/v1/kelpie/models")
         told["shadowed_tools"] = _shadowed(client)
     except KelpieError as error:
         told["error"] = str(error)
     return told
+
+
+def _no_answer(error: str | None) -> dict[str, Any]:
+    return {
+        "url": None, "version": None, "error": error, "providers": [], "absent": [], "shadowed_tools": [],
+        "embedding": None, "network_urls": None,
+    }  # fmt: skip
+
+
+def _exposure(found: ResolvedSettings, url: str | None) -> dict[str, Any]:
+    own = running(found.settings) if url is None else None
+    urls = network_urls(own) if own else None
+    return {"network_urls": None if urls is None else list(urls)}
 
 
 def _shadowed(client: Client) -> list[dict[str, str]]:
@@ -101,99 +143,3 @@ def letta() -> dict[str, Any]:
         "server": bool(package and package.is_server),
         "note": note,
     }
-
-
-def _print(told: dict[str, Any]) -> None:
-    say(told["system"])
-    _heading("Settings")
-    chosen = told["settings"]
-    say(f"file: {chosen['file'] or 'none'}")
-    rows = [(row["key"], row["value"], row["origin"]) for row in chosen["set"]]
-    print_rows(("setting", "value", "origin"), rows, "All settings have their default values.")
-    if chosen["ignored"]:
-        say(f"set, but not used by Kelpie: {', '.join(chosen['ignored'])}")
-    _heading("Server and models")
-    _print_server(told["server"])
-    _heading("Data")
-    _print_data(told["data"])
-    _heading("Isolation")
-    print_isolation(told["isolation"])
-    _heading("Package installers")
-    print_rows(
-        ("packages", "installer", "version", "remedy"),
-        [(each["index"], each["installer"], each["version"], each["remedy"]) for each in told["packages"]],
-    )
-    _heading("Letta package")
-    version = told["letta"]["version"]
-    say(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])
-
-
-def _print_server(told: dict[str, Any]) -> None:
-    if told["error"]:
-        say(f"{told['error'].rstrip('.')}. Only a server that answers can list its models.")
-        return
-    say(f"Kelpie {told['version']} is running at {told['url']}.")
-    providers = told["providers"]
-    print_rows(
-        ("provider", "server", "address", "models", "hidden", "problem"),
-        [
-            (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _problem(each))
-            for each in providers
-        ],
-    )
-    models = [
-        (model["handle"], model["context_window"], abilities(model)) for each in providers for model in each["models"]
-    ]
-    say()
-    print_rows(("model", "context window", "abilities"), models, "No models are available.")
-    hidden = [(f"{each['name']}/{model['name']}", model["reason"]) for each in providers for model in each["hidden"]]
-    if hidden:
-        say()
-        print_rows(("hidden model", "reason"), hidden)
-    _print_embedding(told["embedding"])
-    if told["shadowed_tools"]:
-        say()
-        rows = [(each["name"], each["id"], each["remedy"]) for each in told["shadowed_tools"]]
-        print_rows(("custom tool that replaces a built-in tool", "id", "remedy"), rows)
-    if told["absent"]:
-        say()
-        print_rows(("provider not configured", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
-
-
-def _print_data(told: dict[str, Any]) -> None:
-    if told["error"]:
-        say(f"Stored data could not be checked: {told['error'].rstrip('.')}.")
-        return
-    looked_at = ", ".join(f"{each['kind']} {each['looked_at']}" for each in told["rows"])
-    say(f"Rows checked: {looked_at}.")
-    rows = [
-        (each["kind"], each["damaged"], f"{each['remedy']} First: {', '.join(each['ids'])}")
-        for each in told["rows"]
-        if each["damaged"]
-    ]
-    rows += [(what, count, told["remedy"]) for what, count in told["wrongs"].items()]
-    if rows:
-        print_rows(("damaged", "count", "remedy"), rows)
-    else:
-        say("No damage found.")
-    if told["unlooked"]:
-        say(f"Not checked, for lack of time: {', '.join(told['unlooked'])}.")
-
-
-def _print_embedding(told: dict[str, Any] | None) -> None:
-    if told is None:  # an older server
-        return
-    if told["model"]:
-        say(f"\nMemory search uses full text and vectors (embedding model {told['model']}).")
-    else:
-        say(f"\nMemory search uses full text only: {told['remedy']}.")
-
-
-def _problem(provider: dict[str, Any]) -> str | None:
-    words = (provider["error"], provider["detail"], provider["hint"])
-    return ". ".join(word.rstrip(".") for word in words if word) or None
-
-
-def _heading(text: str) -> None:
-    say(f"\n{text}\n{'-' * len(text)}", flush=True)
-    sys.stderr.flush()

@@ -8,17 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from kelpie.cli.agent_lookup import find
+from kelpie.cli.id_lookup import UnknownId, part_of
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import cell, print_facts, print_json, print_list, say
 from kelpie.core.access.credential_scopes import Scope
-from kelpie.core.errors import InvalidId, InvalidInput
-from kelpie.core.ids import KeyId
+from kelpie.core.errors import InvalidInput
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.world.clock import SystemClock
+from kelpie.world.http.cli_client import Client
 
 commands = group("Create, list and revoke API keys.", "keys create laptop", "keys list")
 
 PATH = "/v1/kelpie/keys"
+KEYS_MAX = 1000
 _DURATION = re.compile(r"(\d{1,6})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -42,6 +44,8 @@ def create(
     url: Url = None,
 ) -> None:
     """Create an API key and show it once. The server keeps only a hash."""
+    if not name.strip():
+        raise InvalidInput("NAME", "must not be empty; choose a name such as laptop")
     server = client(url)
     body: dict[str, Any] = {"name": name, "scopes": [scope.value]}
     body |= {"user_id": user} if user else {}
@@ -73,15 +77,27 @@ def list_keys(limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> No
     print_list(columns, rows, "No keys. `kelpie keys create NAME` creates one.", spare=("user", "key", "agents"))
 
 
-@commands.command(epilog=examples("keys revoke key-..."))
-def revoke(key: Annotated[str, typer.Argument(help="Key id; see `kelpie keys list`.")], url: Url = None) -> None:
+@commands.command(epilog=examples("keys revoke laptop", "keys revoke key-..."))
+def revoke(
+    key: Annotated[str, typer.Argument(help="Name or id of the key; see `kelpie keys list`.")], url: Url = None
+) -> None:
     """Revoke an API key. It stops working at once."""
-    try:
-        KeyId.parse(key)
-    except InvalidId:
-        raise InvalidInput("KEY", f"'{key[:80]}' is not a key id; see `kelpie keys list`") from None
-    gone = client(url).delete(path("kelpie", "keys", key))
+    server = client(url)
+    gone = server.delete(path("kelpie", "keys", _id_of(server, key)))
     say(f"Revoked key {cell(gone['name'])} ({gone['id']}).")
+
+
+def _id_of(server: Client, key: str) -> str:
+    """Returns the id of the key with this name or id. Raises UnknownId, Unreachable, ErrorResponse."""
+    keys = server.get(PATH, limit=KEYS_MAX)
+    same = [each["id"] for each in keys if key in (each["id"], each["name"])]
+    start = part_of("key", key)
+    same = same or [each["id"] for each in keys if start and each["id"].startswith(f"key-{start}")]
+    if len(same) > 1:
+        raise UnknownId(f"{len(same)} keys match '{key[:80]}'; use an id: {', '.join(same)}")
+    if not same:
+        raise UnknownId(f"there is no key with the name or id '{key[:80]}'; see `kelpie keys list`")
+    return str(same[0])
 
 
 def _facts(key: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from kelpie.cli import permission_options as options
+from kelpie.cli.commands.tools import tool_changes
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group
 from kelpie.cli.output import print_facts, print_json, print_list, print_rows
 
 commands = group(
-    "List tools, show their usage, show or set the tool policy.",
+    "List, add, show, attach, run and delete tools, show their usage, and set the tool policy.",
     "tools list",
+    "tools add dice.py",
     "tools usage",
     "tools policy --deny capability:network",
 )
@@ -105,3 +107,6 @@ def policy(
             "server limits": options.limits_line(shown["server"]["limits"]),
         }
     )
+
+
+tool_changes.register(commands)
