@@ -24,7 +24,15 @@ from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.calls import approval_rule
 from kelpie.tools.calls.interface import TransactionalTool
 from kelpie.tools.calls.precomputed_search import Preparation
-from kelpie.tools.custom.definition import check_requirements, check_return_limit, check_source, derived_schema, make
+from kelpie.tools.custom.definition import (
+    check_function,
+    check_requirements,
+    check_return_limit,
+    check_source,
+    derived_schema,
+    is_python,
+    make,
+)
 from kelpie.tools.registry import search
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
@@ -123,6 +131,8 @@ class Tools:
         if after.tool_type is not ToolType.custom or after.source_code is None:
             return
         await check_source(self.sources, after.source_code, after.source_type)
+        if "source_code" in changes and changes.get("json_schema") and is_python(after.source_type):
+            await check_function(self.sources, after.source_code, changes["json_schema"])
         if self._prepare is not None:
             await self._prepare(after)
 
