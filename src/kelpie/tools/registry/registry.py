@@ -152,13 +152,15 @@ class Tools:
 
     async def attach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
         """Attaches the tool to the agent, if it is not, and returns the new agent. Raises NotFound for either."""
-        return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id)))
+        now = self._world.clock.now()
+        return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id), now))
 
     async def detach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
         """Detaches the tool from the agent, if it has it, and returns the agent afterwards. Raises NotFound for the
         agent.
         """
-        return await self._change(agent_id, lambda tx: tool_writes.detach(tx, agent_id, tool_id))
+        now = self._world.clock.now()
+        return await self._change(agent_id, lambda tx: tool_writes.detach(tx, agent_id, tool_id, now))
 
     async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> AgentView:
         """Makes calls of a tool by the agent wait for approval, or no longer. Raises NotFound for the agent."""
