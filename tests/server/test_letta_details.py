@@ -8,7 +8,14 @@ import httpx
 from kelpie.core.errors import ModelError, ModelFault
 from tests.server.rig import Puppet, called, make_agent, said
 
-SQUARE = 'def square(x: int) -> int:\n    """Square a number.\n\n    Args:\n        x (int): the number\n    """\n    return x * x\n'
+SQUARE = '''def square(x: int) -> int:
+    """Square a number.
+
+    Args:
+        x (int): the number
+    """
+    return x * x
+'''
 SCHEMA: dict[str, Any] = {
     "name": "square",
     "description": "Square a number.",
@@ -129,7 +136,7 @@ async def test_the_messages_of_a_run_are_of_the_types_that_its_client_asked_for(
         told = await asked(client, "POST", path, given)
         run_id = told["id"] if "id" in told else told["messages"][0]["run_id"]
         async with asyncio.timeout(20):
-            while (await asked(client, "GET", f"/v1/runs/{run_id}"))["status"] != "completed":
+            while (await asked(client, "GET", f"/v1/runs/{run_id}"))["status"] != "completed":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         found = await asked(client, "GET", f"/v1/runs/{run_id}/messages")
         assert [one["message_type"] for one in found] == ["tool_call_message", "assistant_message"]

@@ -159,9 +159,7 @@ def bump(tx: Tx, agent_id: AgentId) -> None:
 # A turn may end before a change that was committed earlier; the time of the last use does not go back.
 _LATER = case((agents.c.updated_at > bindparam("at"), agents.c.updated_at), else_=bindparam("at"))
 _TOUCH = (
-    update(agents)
-    .where(agents.c.id == bindparam("of_agent"))
-    .values(updated_at=_LATER, version=agents.c.version + 1)
+    update(agents).where(agents.c.id == bindparam("of_agent")).values(updated_at=_LATER, version=agents.c.version + 1)
 )
 
 
