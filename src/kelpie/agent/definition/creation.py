@@ -24,6 +24,7 @@ from kelpie.core.memory.blocks import DEFAULT_LIMIT, Block, NewBlock
 from kelpie.core.time import Micros
 from kelpie.core.tools import environment_variables
 from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.llm.catalog.thinking_defaults import BUDGET_TOKENS_MIN
 from kelpie.llm.provider.interface import ModelInfo
 from kelpie.memory import blocks
 from kelpie.tools.builtin import MULTI_AGENT
@@ -65,6 +66,7 @@ def check_timezone(name: str) -> str:
 def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONTEXT_WINDOW_DEFAULT_MAX) -> ModelChoice:
     """Model choice of an agent: the client's settings over the model's own. Raises InvalidInput."""
     settings = {**info.settings, **_applicable_settings(info, new.get("model_settings") or {})}
+    settings |= _switched_thinking(info, new)
     window = new.get("context_window_limit") or min(info.context_window, window_max)
     if window < 1:
         raise InvalidInput("context_window_limit", "must be a positive number of tokens")
@@ -77,7 +79,22 @@ def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONT
         temperature=settings.get("temperature", 1.0),
         parallel_tool_calls=bool(parallel),
         settings=settings,
+        inner_thoughts=False if new.get("reasoning") is False else new.get("inner_thoughts"),
     )
+
+
+def _switched_thinking(info: ModelInfo, new: Mapping[str, Any]) -> dict[str, Any]:
+    """The thinking setting by Letta's older switches, for models that have one. Raises InvalidInput."""
+    if "thinking" not in info.settings:
+        return {}
+    budget = new.get("max_reasoning_tokens")
+    if new.get("reasoning") is False:
+        return {"thinking": {"type": "disabled"}}
+    if not budget or not info.reasoning:
+        return {}
+    if budget < BUDGET_TOKENS_MIN:
+        raise InvalidInput("max_reasoning_tokens", f"{info.handle} needs at least {BUDGET_TOKENS_MIN}")
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _applicable_settings(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class Agents:
         info = await self._models.resolve(new.model or self._settings.default_model)
         if new.embedding is not None:
             await self._check_embedding(new.embedding)
-        given = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
+        given = {name: getattr(new, name, None) for name in agent_changes.MODEL_FIELDS if name != "model"}
         return creation.choose_model(info, given, self._settings.context_window)
 
     async def _check_embedding(self, handle: str) -> None:

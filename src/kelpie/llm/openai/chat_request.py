@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import Image, Message, Role, Text
+from kelpie.llm.catalog.openai_traits import is_o_series, reasons
 from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import HANDED, LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
@@ -29,14 +30,7 @@ OPTIONS = (
     "prompt_cache_key",
 )
 
-O_SERIES = re.compile(r"o[1-9](-|$)")
-_REASONING = re.compile(r"o[1-9](-|$)|gpt-[5-9](?!.*-chat)")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-def reasons(model: str) -> bool:
-    """Checks whether OpenAI treats the model as a reasoning one, which takes other parameters than the rest."""
-    return _REASONING.match(model.rpartition("/")[2]) is not None
 
 
 def encode_request(request: Request, named: str | None = None) -> bytes:
@@ -117,7 +111,7 @@ def _tools(request: Request) -> dict[str, Any]:
         if request.tool_choice in ("auto", "required", "none")
         else {"type": "function", "function": {"name": request.tool_choice}},
     }
-    if not O_SERIES.match(request.model.rpartition("/")[2]):  # they refuse the parameter, whatever its value
+    if not is_o_series(request.model):
         chosen["parallel_tool_calls"] = request.parallel_tool_calls
     return chosen
 

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text
-from kelpie.llm.openai.chat_request import O_SERIES, image_url, reasons, thinking
+from kelpie.llm.catalog.openai_traits import is_o_series, reasons
+from kelpie.llm.openai.chat_request import image_url, thinking
 from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
@@ -88,7 +89,7 @@ def _tools(request: Request) -> dict[str, Any]:
         if request.tool_choice in ("auto", "required", "none")
         else {"type": "function", "name": request.tool_choice},
     }
-    if not O_SERIES.match(request.model.rpartition("/")[2]):
+    if not is_o_series(request.model):
         chosen["parallel_tool_calls"] = request.parallel_tool_calls
     return chosen
 
