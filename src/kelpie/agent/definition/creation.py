@@ -3,7 +3,6 @@
 Pure but for looking models up; ids and times are passed in.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +33,8 @@ CONTEXT_WINDOW_DEFAULT_MAX = 128_000
 NAME_CHARS_MAX = 1_000
 SUBAGENT_TAG = "role:subagent"
 SENT = "Sent message successfully."
-_NAME = re.compile(r"[\w '\-]+", re.UNICODE)
+_JOINERS = "\u00a0\u200c\u200d\u3000"  # invisible, but parts of names in many languages and of emoji
+_NO_STRICT_TOOLS = frozenset({"anthropic", "kelpie", "ollama"})  # provider types whose wire format has no such setting
 _BASE_TYPES = frozenset({ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core})
 _NO_BASE_RULES = ("claude-4-sonnet", "claude-3-5-sonnet", "gpt-5", "gemini-2.5-pro")
 # context window up to -> (files open at once, characters of each that are shown)
@@ -46,9 +46,11 @@ _FILE_WINDOW_LARGEST = (15, 40_000)
 
 
 def check_name(name: str) -> str:
-    """Raises InvalidInput for a name that could not be shown or typed."""
-    if len(name) > NAME_CHARS_MAX or (name and not _NAME.fullmatch(name)):
-        raise InvalidInput("name", f"use letters, digits, spaces, ' and -, at most {NAME_CHARS_MAX} characters")
+    """Raises InvalidInput for a name that is too long or could not be shown."""
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidInput("name", f"has {len(name)} characters; use at most {NAME_CHARS_MAX}")
+    if not all(char.isprintable() or char in _JOINERS for char in name):
+        raise InvalidInput("name", "contains a line break or another control character; remove it")
     return name
 
 
@@ -102,9 +104,8 @@ def _applicable_settings(info: ModelInfo, given: Mapping[str, Any]) -> dict[str,
     API; otherwise only those that all providers have."""
     meant = given.get("provider_type", info.provider_type)
     own = meant == info.provider_type or (meant == "openai" and info.provider_type != "anthropic")
-    return {
-        name: value for name, value in given.items() if name != "provider_type" and (own or name in _COMMON_SETTINGS)
-    }
+    left_out = {"provider_type", "strict"} if info.provider_type in _NO_STRICT_TOOLS else {"provider_type"}
+    return {name: value for name, value in given.items() if name not in left_out and (own or name in _COMMON_SETTINGS)}
 
 
 def file_window(context_window: int) -> tuple[int, int]:

@@ -50,9 +50,7 @@ def input_row(run: Run, message: NewMessage, ids: Ids) -> Message:
     )
 
 
-def reply_row(
-    run: Run, row_id: MessageId, step_id: StepId, reply: Reply, *, thoughts: Thoughts, at: Micros
-) -> Message:
+def reply_row(run: Run, row_id: MessageId, step_id: StepId, reply: Reply, *, thoughts: Thoughts, at: Micros) -> Message:
     """The reply of the model; thoughts that came as an argument become a part of their own, unless they are off."""
     content, calls = _parts_of(reply, thoughts)
     return Message(

@@ -156,9 +156,11 @@ class LiveConversation:
         agent, own = self.agent, self.override
         spec = spec_for(agent)
         if own is None:
-            system = system_text(agent, self.loaded.blocks, now)
+            system = system_text(agent, self.loaded.blocks, now, self.conversation)
         else:
-            text = system_text(agent, self.loaded.blocks, now) if own.system is None else own.system
+            text = own.system
+            if text is None:
+                text = system_text(agent, self.loaded.blocks, now, self.conversation)
             system = with_skills(text, own.skills)
         exits = exits_of(spec, agent.tool_rules)
         tools = tool_schemas(self.loaded.tools, spec, exits)

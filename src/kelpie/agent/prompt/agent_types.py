@@ -9,6 +9,7 @@ from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import InvalidInput
 from kelpie.llm.catalog.openai_traits import handle_reasons
 
+
 class Thoughts(Enum):
     """The way in which a model's thoughts arrive, and what its text beside a tool call is."""
 

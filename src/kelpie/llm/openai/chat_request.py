@@ -13,6 +13,7 @@ import orjson
 
 from kelpie.core.conversations.messages import Image, Message, Role, Text
 from kelpie.llm.catalog.openai_traits import is_o_series, reasons
+from kelpie.llm.openai import strict_schemas
 from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import HANDED, LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
@@ -106,7 +107,7 @@ def _tools(request: Request) -> dict[str, Any]:
     if not request.tools:
         return {}
     chosen: dict[str, Any] = {
-        "tools": array([*map(_tool, request.tools)]),
+        "tools": array([_tool(tool, strict=wants_strict(request)) for tool in request.tools]),
         "tool_choice": request.tool_choice
         if request.tool_choice in ("auto", "required", "none")
         else {"type": "function", "function": {"name": request.tool_choice}},
@@ -116,9 +117,13 @@ def _tools(request: Request) -> dict[str, Any]:
     return chosen
 
 
-def _tool(tool: ToolSchema) -> bytes:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return dumps({"type": "function", "function": function})
+def wants_strict(request: Request) -> bool:
+    """Checks whether the agent's settings ask for strict tools."""
+    return request.options.get("strict") is True
+
+
+def _tool(tool: ToolSchema, *, strict: bool) -> bytes:
+    return dumps({"type": "function", "function": strict_schemas.function(tool, strict=strict)})
 
 
 def _messages(message: Message) -> Iterator[Mapping[str, Any]]:

@@ -91,7 +91,7 @@ class _AgentFields(BaseModel):
 class CreateAgent(_AgentFields):
     """A new agent; omitted fields get their default."""
 
-    name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
+    name: str | None = Field(None, description="Any text without control characters, up to 1,000 characters.")
     agent_type: AgentType = AgentType.letta_v1_agent
     memory_blocks: Annotated[list[CreateBlock], Field(max_length=LINKS_MAX, fail_fast=True)] | None = None
     tools: Links | None = Field(None, description="Names of tools to attach.")
