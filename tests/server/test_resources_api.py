@@ -179,7 +179,7 @@ async def test_models(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/health/", "/v1/ready/", "/v1/ready", "/latest/health/"])
 async def test_health(client: httpx.AsyncClient, path: str) -> None:
-    assert (await client.get(path)).json() == {"version": __version__, "status": "ok"}
+    assert (await client.get(path)).json() == {"version": "0.16.8", "kelpie_version": __version__, "status": "ok"}
 
 
 async def test_latest_is_v1(client: httpx.AsyncClient) -> None:

@@ -13,6 +13,7 @@ from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
 from kelpie.server.http.body_limits import BodyLimits
+from kelpie.server.http.json_body import IGNORED_HEADER
 from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
@@ -152,7 +153,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         allow_origin_regex=_ANY_ORIGIN if settings.protected else _LOCAL_ORIGIN,
         allow_methods=["*"],
         allow_headers=["*"],
-        expose_headers=["X-Request-Id", MODE_HEADER, NOTE_HEADER],
+        expose_headers=["X-Request-Id", MODE_HEADER, NOTE_HEADER, IGNORED_HEADER],
     )
     app.add_middleware(
         RequestGuard,

@@ -79,6 +79,8 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         raise InvalidInput(unknown[0], "this field cannot be changed")
     columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
     columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
+    if columns.get("tool_rules") is not None:
+        columns["tool_rules"] = creation.distinct_rules(columns["tool_rules"])
     stored = agent.compaction_settings or compaction_settings.made(None, agent.model.handle)
     compaction = dict(stored)
     if model is not None:

@@ -121,8 +121,20 @@ def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:
     )
 
 
+def distinct_rules(rules: Sequence[ToolRule]) -> tuple[ToolRule, ...]:
+    """The rules, each once: equal ones have the same type, tool and options; the order of children is free."""
+    found: dict[bytes, ToolRule] = {}
+    for rule in rules:
+        options = dict(rule.options)
+        if "children" in options:
+            options["children"] = sorted(set(options["children"]))
+        key = orjson.dumps((rule.type, rule.tool_name, options), option=orjson.OPT_SORT_KEYS)
+        found.setdefault(key, rule)
+    return tuple(found.values())
+
+
 def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
-    rules = list(new.tool_rules or ())
+    rules = list(distinct_rules(new.tool_rules or ()))
     base = base_rules(tools) if wants_base_rules(new, spec, model) else ()
     approvals = tuple(ToolRule("requires_approval", t.name) for t in tools if t.default_requires_approval)
     for rule in (*base, *approvals):

@@ -64,7 +64,7 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
     }  # fmt: skip
     client = Client(url, PATIENCE_S, shown)
     try:
-        told["version"] = client.get("/v1/health/")["version"]
+        told["version"] = client.get("/v1/health/").get("kelpie_version")
         told |= client.get("/v1/kelpie/models")
         told["shadowed_tools"] = _shadowed(client)
     except KelpieError as error:

@@ -225,6 +225,7 @@ class AgentQuery:
     last_stop_reason: str | None = None
     identity_id: str | None = None
     identifier_keys: tuple[str, ...] = ()
+    only: tuple[AgentId, ...] | None = None  # no others, whatever matches
     show_hidden: bool = False
 
 
