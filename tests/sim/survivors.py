@@ -22,6 +22,7 @@ from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
 from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
+from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.conversations.runs import RunStatus, StopReason
 from kelpie.memory.block_history import BlockHistory
@@ -248,6 +249,10 @@ def a_turn_of_a_run_that_has_ended_is_taken_up(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(StoredRuns, "point", point)
 
 
+def an_abandoned_turn_keeps_its_claim(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Activation, "end", lambda _self: None)
+
+
 def an_edit_during_a_load_is_dropped(patch: pytest.MonkeyPatch) -> None:
     original = actor.Actor.notify
     patch.setattr(actor.Actor, "notify", lambda self, note: self.activation is not None and original(self, note))
@@ -296,6 +301,7 @@ SURVIVORS = (
     Mutation(a_live_agent_does_not_hear_of_a_restore, "working-memory-and-checkpoints", 9, 20, "a live chat"),  # X2
     Mutation(an_edit_during_a_load_is_dropped, "shared-block-edits", 0, 20, "not older than the last edit"),  # D3
     Mutation(a_rollback_is_told_to_no_live_agent, "block-history", 3, 30, "not older than the last edit"),  # H1
+    Mutation(an_abandoned_turn_keeps_its_claim, "abandoned-jobs", 0, 20, "told as failed is over"),
     Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _CANCELS, 128, 200, "a cancelled run has ended"),
 )
 
