@@ -131,3 +131,16 @@ CANCELLING = scenario(
     ),
     swarm=(Fault.storage_read_fail, Fault.llm_rate_limit, Fault.cpu_starvation, Fault.crash_before_write),
 )
+
+RESUMING = scenario(
+    "cancels-while-turns-resume",
+    CancelledRuns,
+    faults=(
+        Aim(Fault.storage_latency, "read.agent", rate=0.6),
+        Aim(Fault.storage_latency, "write.cancel", rate=0.5),
+        Aim(Fault.crash_before_write, "journal.step", rate=0.1, times_max=2),
+        Aim(Fault.crash_after_write, "journal.step", rate=0.1, times_max=2),
+        Aim(Fault.crash_after_write, "journal.reply", rate=0.1, times_max=1),
+    ),
+    swarm=(Fault.storage_latency, Fault.storage_read_fail, Fault.cpu_starvation),
+)
