@@ -14,7 +14,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from kelpie.cli import app, main
-from kelpie.cli.commands import chat, demo, doctor
+from kelpie.cli.commands import demo
+from kelpie.cli.commands.conversations import chat
+from kelpie.cli.commands.operations import doctor
 
 PRELOADED = (
     __name__,
