@@ -114,7 +114,7 @@ def test_a_block_is_created_shown_set_edited_and_shared(running: Live, tmp_path:
     assert kept.read_text() == "mine\n", "what was typed is not lost"
     kept.unlink()
     failing = running.kelpie("blocks", "edit", "cy/notes", env=editor(tmp_path, "#!/bin/sh\nexit 3\n"))
-    assert failing.returncode == 1 and "ended with code 3" in one_line(failing.stderr)
+    assert failing.returncode == 1 and "ended with the code 3" in one_line(failing.stderr)
 
 
 @pytest.mark.needs("sandbox")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kelpie import __version__
 from kelpie.core.settings.server_record import differences, recorded
 from kelpie.core.settings.settings import resolve
 from kelpie.core.settings.unknown_variables import described_all
@@ -90,7 +91,7 @@ def test_the_doctor_reports_wrong_settings_first_and_looks_on(running: Live, tmp
         "use 0 to 65535"
     )
     assert warning.startswith("warning  settings: KELPIE_PROT is not a setting") and "KELPIE_PORT" in warning
-    assert f"ok       server: Kelpie 0.1.0 at {running.url}" in rest
+    assert f"ok       server: Kelpie {__version__} at {running.url}" in rest
     assert rest[-1].startswith("1 problem, 1 warning.")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kelpie.cli.output import say
 from kelpie.core.errors import InvalidInput, KelpieError
 from kelpie.world.files import text_file
-from kelpie.world.processes.editor import edit_file
+from kelpie.world.processes.editor import edit, usual_command
 
 STDIN = "-"
 
@@ -26,18 +26,12 @@ def edited(text: str, suffix: str, store: Callable[[str], None]) -> bool:
 
     When it cannot be stored, the edited text stays in a file, whose name is printed. Raises KelpieError.
     """
-    draft = text_file.new_draft(text, suffix)
+    new = edit(text, usual_command(), suffix)
+    if new == text:
+        return False
     try:
-        edit_file(draft)
-        new = text_file.read(draft)
+        store(new)
     except KelpieError:
-        text_file.discard(draft)
+        say(f"kelpie: Your text was not stored; it is in {text_file.new_draft(new, suffix)}", file=sys.stderr)
         raise
-    try:
-        if new != text:
-            store(new)
-    except KelpieError:
-        say(f"kelpie: Your text was not stored; it is in {draft}", file=sys.stderr)
-        raise
-    text_file.discard(draft)
-    return new != text
+    return True

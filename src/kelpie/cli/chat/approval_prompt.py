@@ -10,7 +10,7 @@ from kelpie.cli.chat.tool_text import parsed_arguments
 from kelpie.cli.typed_text import edited
 from kelpie.core.errors import InvalidInput
 from kelpie.world.files.line_history import one_answer
-from kelpie.world.processes.editor import chosen_editor
+from kelpie.world.processes.editor import editor_command
 
 Ask = Callable[[str], str]  # shows a prompt and gives a line
 
@@ -62,7 +62,7 @@ def _decision(screen: Screen, call: Mapping[str, Any], ask: Ask) -> dict[str, An
 def _edited(arguments: str, ask: Ask) -> str:
     """The arguments after the person has changed them, in the editor or on the line. Raises InvalidInput."""
     given = parsed_arguments(arguments)
-    if chosen_editor() is not None:
+    if editor_command() is not None:
         texts = [arguments if given is None else json.dumps(given, indent=2, ensure_ascii=False)]
         edited(texts[0], ".json", texts.append)
         text = texts[-1]

@@ -94,17 +94,17 @@ class Screen:
 
     def print_error(self, message: str) -> None:
         """Prints an error on a line of its own."""
-        self.end_line()
+        self._break_line()
         self._write(self.style("error", f"kelpie: {without_unsafe(message)}"))
 
     def note(self, text: str) -> None:
         """Prints a remark on a line of its own."""
-        self.end_line()
+        self._break_line()
         self._write(self.style("quiet", without_unsafe(text)))
 
     def lines(self, label: str, lines: Sequence[str], role: str) -> None:
         """Prints lines of which the first has a label, and the others stand under it."""
-        self.end_line()
+        self._break_line()
         rest = " " * len(label)
         for place, line in enumerate(lines):
             text = without_unsafe(line)
@@ -129,6 +129,11 @@ class Screen:
         stream.write(f"{style.end if self._open[0] == 'reasoning' else ''}\n")
         stream.flush()
         self._open = None
+
+    def _break_line(self) -> None:
+        """Makes room for a note. An answer that goes into a pipe stays one line, whatever happens beside it."""
+        if self._open is not None and (self._open[0] == "reasoning" or self._out.isatty()):
+            self.end_line()
 
     def _show_message(self, event: dict[str, Any]) -> None:
         match event.get("message_type"):
@@ -170,7 +175,7 @@ class Screen:
 
     def _call(self, piece: dict[str, Any]) -> None:
         """Collects the pieces of a call and shows it as soon as its arguments are complete."""
-        self.end_line()
+        self._break_line()
         call = self._calls.setdefault(piece["tool_call_id"], ["", ""])
         call[0] = call[0] or piece.get("name") or ""
         call[1] += piece.get("arguments") or ""

@@ -12,6 +12,7 @@ import typer
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
 from kelpie.cli.output import cell, print_json, print_rows, say, waiting
+from kelpie.world.http.cli_client import Client
 
 commands = group("List, check, pull and remove models.", "models list", "models check kelpie/demo")
 
@@ -36,6 +37,7 @@ def list_models(
     """List the available models and their abilities."""
     server = client(url, LIST_S)
     found = server.get("/v1/models/embedding" if embeddings else "/v1/models/")
+    _name_failures(server, provider)
     chosen = [each for each in found if provider in (None, each["provider_name"])]
     if as_json:
         print_json(chosen)
@@ -84,6 +86,14 @@ def remove(handle: Handle, url: Url = None) -> None:
     """Remove a model from a local server (Ollama, LocalAI)."""
     client(url).post(f"{PATH}/remove", {"handle": handle}, CHECK_S)
     say(f"Removed {handle}.")
+
+
+def _name_failures(server: Client, provider: str | None) -> None:
+    """Says on the error output which providers could not be listed, and what to do about it."""
+    for each in server.get(PATH)["providers"]:
+        if each["error"] and provider in (None, each["name"]):
+            words = (f"kelpie: the models of {each['name']} are missing: {each['error']}", each["detail"], each["hint"])
+            say(". ".join(cell(word).rstrip(".") for word in words if word) + ".", file=sys.stderr)
 
 
 def abilities(model: dict[str, Any]) -> str:

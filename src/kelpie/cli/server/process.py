@@ -17,7 +17,7 @@ from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError, KelpieError
 from kelpie.core.settings.server_record import recorded
 from kelpie.core.settings.settings import ResolvedSettings, Settings
-from kelpie.core.settings.unknown_variables import described_all
+from kelpie.core.settings.unknown_variables import SHOWN_MAX, closest, unknown_variables
 from kelpie.local import open_kelpie
 from kelpie.observe import logs
 from kelpie.server.run import run, serve
@@ -71,8 +71,8 @@ def serve_detached() -> int:
 
 def _serve(found: ResolvedSettings, *, background: bool) -> int:
     settings = found.settings
-    for told in described_all(os.environ):
-        _log.warning("unknown_variable", f"Environment variable {told}")
+    for name in unknown_variables(os.environ)[:SHOWN_MAX]:
+        _log.warning("unknown_variable", "Environment variable is not a setting", variable=name, closest=closest(name))
     if found.file is not None:
         _log.info("settings_file_loaded", "Settings file loaded", path=found.file)
     try:

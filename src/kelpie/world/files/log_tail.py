@@ -20,6 +20,11 @@ class LogTail:
         self._file = self._open()
         self._end = 0
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
     def last(self, count: int, wanted: Callable[[str], bool] | None = None) -> list[str]:
         """The last complete lines that are wanted, oldest first; `added` continues after them. Raises OSError."""
         if self._file is None:

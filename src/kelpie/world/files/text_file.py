@@ -1,4 +1,4 @@
-"""Texts in files that a person named, and drafts that a person edits: bounded, and replaced only as a whole."""
+"""Texts in files that a person named, and drafts that could not be stored: bounded, and replaced only as a whole."""
 
 import os
 import tempfile
@@ -21,6 +21,11 @@ def read(path: Path, field: str = "FILE") -> str:
         raise InvalidInput(field, f"'{path}' cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidInput(field, f"'{path}' is not UTF-8 text; save it as UTF-8") from None
+
+
+def read_if_there(path: Path, field: str = "FILE") -> str | None:
+    """The text of a file, or None without one. Raises InvalidInput naming the field."""
+    return read(path, field) if path.exists() else None
 
 
 def replace(path: Path, text: str) -> None:
@@ -55,8 +60,3 @@ def new_draft(text: str, suffix: str) -> Path:
         return Path(name)
     except OSError as error:
         raise InvalidInput("EDITOR", f"a temporary file cannot be written: {error.strerror}") from None
-
-
-def discard(path: Path) -> None:
-    """Removes a draft."""
-    path.unlink(missing_ok=True)

@@ -135,8 +135,8 @@ class Client:
         if answer.status >= 400:
             refusal = _refusal(answer) if answer.status != UNAUTHORIZED else None
             if answer.status in WRONG_SERVER and answer.headers.get(REQUEST_ID) is None:
-                text = f"{self.base_url} is not a Kelpie server: it answered {answer.status} to {method} {path}"
-                refusal = ErrorResponse(answer.status, text)
+                other = f"{self.base_url} is not a Kelpie server: it answered {answer.status} to {method} {path}"
+                refusal = ErrorResponse(answer.status, other)
             connection.close()
             raise refusal or ErrorResponse(answer.status, self._how_to_get_in())
         return connection, answer

@@ -18,13 +18,11 @@ def explain_demo(server: Client) -> None:
         report = server.get("/v1/kelpie/models")
     except KelpieError:
         say("The models could not be listed.", file=sys.stderr)
-    reason = (report.get("default_model") or {}).get("reason") or "no other default model is set"
+    reason = (report.get("default_model") or {}).get("reason") or "it is set as the default model of the server"
+    say(f"{DEMO} is a script, not a language model: {reason.rstrip('.')}.", file=sys.stderr)
     handles = [each["handle"] for provider in report["providers"] for each in provider["models"]]
     others = [handle for handle in handles if handle != DEMO]
-    say(f"{DEMO} is a script, not a language model: {reason.rstrip('.')}.", file=sys.stderr)
     if others:
         shown = ", ".join(others[:SHOWN_MAX]) + (", ..." if len(others) > SHOWN_MAX else "")
         say(f"{len(others)} other models are available: {shown}", file=sys.stderr)
         say(f"Pass --model, or run `kelpie config set agents.default_model {others[0]}`.", file=sys.stderr)
-    else:
-        say("Set a provider key such as OPENAI_API_KEY, or run Ollama; `kelpie doctor -v` lists all.", file=sys.stderr)

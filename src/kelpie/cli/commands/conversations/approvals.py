@@ -14,7 +14,7 @@ from kelpie.core.errors import InvalidInput
 from kelpie.world.http.cli_client import Client
 
 commands = group(
-    "List tool calls that wait for an approval, and approve or deny them.",
+    "List, approve and deny tool calls that wait.",
     "approvals list",
     "approvals approve demo",
     "approvals deny demo --reason 'not now'",

@@ -74,7 +74,8 @@ def edit(config: Config = None) -> None:
     from kelpie.core.settings import toml_edit
 
     path = settings_path(config)
-    before = _text(path) if path.exists() else toml_edit.template()
+    before = text_file.read_if_there(path)
+    before = toml_edit.template() if before is None else before
 
     def store(text: str) -> None:
         toml_edit.check(text, str(path), os.environ)
@@ -104,7 +105,7 @@ def _value(spec: Setting, value: str | None) -> str:
 
 
 def _text(path: Path) -> str:
-    return text_file.read(path) if path.exists() else ""
+    return text_file.read_if_there(path) or ""
 
 
 def _say_what_else(spec: Setting | None) -> None:

@@ -104,7 +104,7 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
 def _no_answer(error: str | None) -> dict[str, Any]:
     return {
         "url": None, "version": None, "error": error, "providers": [], "absent": [], "shadowed_tools": [],
-        "embedding": None, "network_urls": None,
+        "embedding": None, "nearby": [], "default_model": None, "network_urls": None,
     }  # fmt: skip
 
 

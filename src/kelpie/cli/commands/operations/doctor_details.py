@@ -49,6 +49,11 @@ def _print_server(told: dict[str, Any]) -> None:
             for each in providers
         ],
     )
+    for each in providers:
+        if each.get("found"):
+            say(f"{each['server']} was found at {each['endpoint']}. Set {each['setting']} to use it beside others.")
+    for each in told["nearby"]:
+        say(f"{each['server']} answers at {each['url']} and is not in use. Set {each['setting']} to use it.")
     models = [
         (model["handle"], model["context_window"], abilities(model)) for each in providers for model in each["models"]
     ]
@@ -58,6 +63,7 @@ def _print_server(told: dict[str, Any]) -> None:
     if hidden:
         say()
         print_rows(("hidden model", "reason"), hidden)
+    _print_default(told["default_model"])
     _print_embedding(told["embedding"])
     if told["shadowed_tools"]:
         say()
@@ -86,6 +92,13 @@ def _print_data(told: dict[str, Any]) -> None:
         say("No damage found.")
     if told["unlooked"]:
         say(f"Not checked, for lack of time: {', '.join(told['unlooked'])}.")
+
+
+def _print_default(told: dict[str, Any] | None) -> None:
+    if told is None:  # an older server
+        return
+    why = f" ({told['reason'].rstrip('.')})" if told["reason"] else ""
+    say(f"\nDefault model of new agents: {told['handle'] or 'none'}{why}.")
 
 
 def _print_embedding(told: dict[str, Any] | None) -> None:

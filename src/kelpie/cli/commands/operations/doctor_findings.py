@@ -118,9 +118,13 @@ def _in_order(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _models(server: dict[str, Any]) -> str:
     counts = {each["name"]: len(each["models"]) for each in server["providers"]}
+    nearby = "".join(
+        f"; {each['server']} answers at {each['url']}: set {each['setting']} to use it" for each in server["nearby"]
+    )
     if set(counts) <= {DEMO}:
-        return "only the demo model, a script; see `kelpie doctor -v` for the providers and what to set for each"
-    return ", ".join(f"{count} of {name}" for name, count in counts.items())
+        return f"only the demo model, a script; `kelpie doctor -v` lists what to set for others{nearby}"
+    found = {each["name"]: f", found at {each['endpoint']}" for each in server["providers"] if each.get("found")}
+    return ", ".join(f"{count} of {name}{found.get(name, '')}" for name, count in counts.items()) + nearby
 
 
 def problem_of(provider: dict[str, Any]) -> str | None:

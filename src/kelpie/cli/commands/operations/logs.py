@@ -50,7 +50,7 @@ def logs(settings: Settings, count: int, wanted: Filter, *, follow: bool, as_jso
         tail = LogTail(path)
         last = tail.last(count, wanted.wants)
         if not last and not follow:
-            say(_nothing(path, wanted), file=sys.stderr)
+            say(_nothing(path, wanted) if tail.exists else _no_file(path), file=sys.stderr)
         _print(last, as_json)
         if follow:
             _print((line for line in tail.added() if wanted.wants(line)), as_json)
@@ -65,8 +65,10 @@ def logs(settings: Settings, count: int, wanted: Filter, *, follow: bool, as_jso
 
 
 def _nothing(path: Path, wanted: Filter) -> str:
-    if path.exists():
-        return f"No such lines in {path}." if wanted != Filter() else f"{path} is empty."
+    return f"No such lines in {path}." if wanted != Filter() else f"{path} is empty."
+
+
+def _no_file(path: Path) -> str:
     return f"No log file at {path}. A server in the foreground logs to its terminal."
 
 

@@ -32,7 +32,10 @@ def register(commands: typer.Typer) -> None:
     commands.command(epilog=examples("tools attach dice ada"))(attach)
     commands.command(epilog=examples("tools detach dice ada"))(detach)
     commands.command(
-        epilog=examples("tools run dice --args '{\"sides\": 6}'", "tools run conversation_search --agent ada --args -")
+        epilog=examples(
+            "tools run dice --args '{\"sides\": 6}'",
+            'tools run conversation_search --agent ada --args \'{"query": "tea"}\'',
+        )
     )(run)
     commands.command(epilog=examples("tools delete dice", "tools delete dice --yes"))(delete)
 
