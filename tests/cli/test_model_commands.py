@@ -128,4 +128,6 @@ def test_doctor_says_when_a_provider_or_the_server_is_down(tmp_path: Path) -> No
         done = place.kelpie("doctor", "--json")
         assert done.returncode == 1
         assert url in done.stdout
-        assert "kelpie/demo" in place.kelpie("models", "list").stdout, "the others are still there"
+        listed = place.kelpie("models", "list")
+        assert "kelpie/demo" in listed.stdout, "the others are still there"
+        assert "models of ollama are missing" in listed.stderr and url in listed.stderr

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.llm.catalog import known_models
+from kelpie.llm.local import forced_calls
 from kelpie.llm.local.listings import find, without_defaults
 from kelpie.llm.local.ollama import Ollama
 from kelpie.llm.local.probing import Asker, ProbedServer, Progress
@@ -139,7 +140,13 @@ class LocalServer:
         """The body of the call, without making it. Raises ModelError when the server does not answer."""
         found = await self._known()
         request = self._addressed(request, found)
-        return self._ollama.payload(request, found) if found.server == "ollama" else await self._chat.payload(request)
+        if found.server == "ollama":
+            return self._ollama.payload(request, found)
+        if found.server == "llamacpp" and forced_calls.is_forced(request):
+            request = forced_calls.with_one_choice(request)
+            if not self.describe(request.model).tools:
+                request = forced_calls.as_schema(request)
+        return await self._chat.payload(request)
 
     async def fetch(self, name: str) -> None:
         """Pulls a model and waits until it is available. Raises ModelError."""
@@ -197,6 +204,10 @@ class LocalServer:
     def _ask(self, request: Request, found: ProbedServer) -> AsyncGenerator[Event, None]:
         if found.server == "ollama":
             return self._ollama.stream(request, found)
+        if found.server == "llamacpp" and forced_calls.is_forced(request):
+            request = forced_calls.with_one_choice(request)
+            if not self.describe(request.model).tools:
+                return forced_calls.stream(self._chat.stream, request)
         return self._chat.stream(request)
 
     async def _known(self) -> ProbedServer:

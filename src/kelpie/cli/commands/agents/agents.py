@@ -111,7 +111,8 @@ def create(
     """Create an agent. Without `--block` it gets the blocks `human` and `persona`."""
     check_name(name, "NAME")
     if agent_type is not None and agent_type not in _types(""):
-        raise InvalidInput("--type", f"there is no agent type '{agent_type[:80]}'; use one of {', '.join(_types(''))}")
+        kinds = ", ".join(_types(""))
+        raise InvalidInput("--type", f"'{agent_type[:80]}' is not an agent_type; use one of {kinds}")
     body = {
         "name": name,
         "model": model,

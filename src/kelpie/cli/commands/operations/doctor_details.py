@@ -3,8 +3,7 @@
 import sys
 from typing import Any
 
-from kelpie.cli.commands.models import abilities
-from kelpie.cli.commands.operations.doctor_findings import problem_of
+from kelpie.cli.commands.models import abilities, problem_of
 from kelpie.cli.commands.operations.doctor_isolation import print_isolation
 from kelpie.cli.output import print_rows, say
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kelpie.cli.output import cell, say
+from kelpie.cli.commands.models import problem_of
+from kelpie.cli.output import say
 
 DETAILS = "`kelpie doctor -v` shows the details."
 DEMO = "kelpie"  # the provider of the scripted model
@@ -125,12 +126,6 @@ def _models(server: dict[str, Any]) -> str:
         return f"only the demo model, a script; `kelpie doctor -v` lists what to set for others{nearby}"
     found = {each["name"]: f", found at {each['endpoint']}" for each in server["providers"] if each.get("found")}
     return ", ".join(f"{count} of {name}{found.get(name, '')}" for name, count in counts.items()) + nearby
-
-
-def problem_of(provider: dict[str, Any]) -> str | None:
-    """The error of a provider with its details and its remedy; None without one."""
-    words = (provider["error"], provider["detail"], provider["hint"])
-    return cell(". ".join(word.rstrip(".") for word in words if word)) if any(words) else None
 
 
 def _counted(number: int, what: str) -> str:
