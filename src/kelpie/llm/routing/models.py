@@ -92,6 +92,11 @@ class Models:
         """Every provider with its models, offered and hidden, or its error."""
         return list(await asyncio.gather(*(_report(listing) for listing in self._listings.values())))
 
+    @property
+    def configured(self) -> bool:
+        """True if there is a provider besides the one that is built in."""
+        return any(name != OWN for name in self._listings)
+
     def absent(self) -> dict[str, str]:
         """Providers that are not set up, each with the setting to set."""
         return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}

@@ -1,6 +1,7 @@
 """Authentication as plain ASGI: after it, a request has an authorization and a caller, and endpoints need not check.
 
-Health is open to every client. Preflights never get here: they carry no credential, and CORS answers them.
+Health and the pages without data are open to every client. Preflights never get here: they carry no credential, and
+CORS answers them.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,8 +42,11 @@ class AuthenticationMiddleware:
         passports: "Passports",
         api: "Callable[[Caller], Api]",
         quotas: "Quotas",
+        pages: frozenset[str] = frozenset(),
     ) -> None:
+        """`pages` are the paths of pages that show no data."""
         self._app = app
+        self._open_paths = EXEMPT | pages
         self._authenticator = authenticator
         self._passports = passports
         self._api = api
@@ -51,7 +55,7 @@ class AuthenticationMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (passport := scope.get(cell_listener.CELL)) is not None:
             send = recording(self._passports, self._api, scope, receive, send, passport)
-        if scope["type"] == "http" and scope["path"] not in EXEMPT:
+        if scope["type"] == "http" and scope["path"] not in self._open_paths:
             try:
                 await self._admit(scope)
             except KelpieError as error:
