@@ -167,6 +167,11 @@ class Models:
             await asyncio.gather(*(_report(each, found=name in self._found) for name, each in self._listings.items()))
         )
 
+    @property
+    def configured(self) -> bool:
+        """True if there is a provider besides the one that is built in."""
+        return any(name != OWN for name in self._listings)
+
     def absent(self) -> dict[str, str]:
         """Providers that are not set up, each with the setting to set."""
         return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}

@@ -1,6 +1,7 @@
 """Authentication as plain ASGI: after it, a request has an authorization and a caller, and endpoints need not check.
 
-Health is open to every client. Preflights never get here: they carry no credential, and CORS answers them.
+Health and the pages without data are open to every client. Preflights never get here: they carry no credential, and
+CORS answers them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,8 +44,11 @@ class AuthenticationMiddleware:
         api: "Callable[[Caller], Api]",
         quotas: "Quotas",
         processor_time: "ProcessorTime",
+        pages: frozenset[str] = frozenset(),
     ) -> None:
+        """`pages` are the paths of pages that show no data."""
         self._app = app
+        self._open_paths = EXEMPT | pages
         self._authenticator = authenticator
         self._passports = passports
         self._api = api
@@ -55,7 +59,7 @@ class AuthenticationMiddleware:
         if (passport := scope.get(cell_listener.CELL)) is not None:
             send = recording(self._passports, self._api, scope, receive, send, passport)
         usage = None
-        if scope["type"] == "http" and scope["path"] not in EXEMPT:
+        if scope["type"] == "http" and scope["path"] not in self._open_paths:
             try:
                 await self._admit(scope)
                 usage = await self._processor_time.admit(scope["caller"].organization_id)
