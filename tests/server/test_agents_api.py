@@ -163,7 +163,7 @@ async def test_ids_are_strict(client: httpx.AsyncClient, agent_id: str) -> None:
         ({"tools": ["ghost"]}, 400),
         ({"tool_ids": ["tool-00000000-0000-4000-8000-0000000000ff"]}, 400),
         ({"tool_ids": ["bogus"]}, 400),
-        ({"name": "bad/name!"}, 400),
+        ({"name": "two\nlines"}, 400),
         ({"timezone": "Mars/Base"}, 400),
         ({"agent_type": "bogus"}, 422),
         ({"model": 5}, 422),

@@ -95,7 +95,8 @@ class Agents:
         spec = spec_of(new.agent_type)
         settings = self._settings
         timezone = new.timezone or settings.default_timezone
-        new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
+        embedding = await self._embedding(new.embedding or settings.default_embedding)
+        new = replace(new, embedding=embedding, timezone=timezone)
         model = await self._model(new)
         self._check_budget(new.budget, model.handle)
         await self._check_facts(new.facts)
@@ -140,15 +141,15 @@ class Agents:
 
     async def _model(self, new: NewAgent) -> ModelChoice:
         info = await self._models.resolve(new.model or self._settings.default_model)
-        if new.embedding is not None:
-            await self._check_embedding(new.embedding)
-        given = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
+        given = {name: getattr(new, name, None) for name in agent_changes.MODEL_FIELDS if name != "model"}
         return creation.choose_model(info, given, self._settings.context_window)
 
-    async def _check_embedding(self, handle: str) -> None:
-        """Raises InvalidInput for an embedding model that is not known."""
+    async def _embedding(self, handle: str | None) -> str | None:
+        """The handle of the embedding model. Raises InvalidInput for one that is not known."""
+        if handle is None:
+            return None
         try:
-            await self._models.resolve_embedding(handle)
+            return (await self._models.resolve_embedding(handle)).handle
         except NotFound as error:
             raise InvalidInput("embedding", str(error)) from error
 
@@ -200,7 +201,7 @@ class Agents:
         sealing = self._sealing(secrets)
         model, companion = await self._changed_model(agent_id, changes), self._companion(now)
         if changes.get("embedding") is not None:
-            await self._check_embedding(changes["embedding"])
+            changes = {**changes, "embedding": await self._embedding(changes["embedding"])}
         await self._check_facts(changes.get("facts"))
 
         def write(tx: Tx) -> AgentView:

@@ -44,6 +44,7 @@ from kelpie.world.world import World
 
 HANDLES_TOLD_MAX = 50
 OWN = "kelpie"  # the provider that is built in
+LETTA_FREE = "letta/letta-free"  # in old examples and agent files: a model and an embedding model of every Letta server
 CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
 
@@ -72,6 +73,7 @@ class Models:
         share: OrganizationShare | None = None,
     ) -> None:
         self._world = world
+        self._default, self._default_embedding = settings.default_model, settings.default_embedding
         self.prices = Prices(parse_prices(PRICES_VARIABLE, settings.model_prices))
         made = (
             make_providers(world, settings, self.prices, share)
@@ -116,6 +118,7 @@ class Models:
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
+        handle = self._meant(handle)
         provider_name, name = _split("model", handle)
         listing = self._listings.get(provider_name)
         found = await listing.find(handle) if listing else None
@@ -130,6 +133,7 @@ class Models:
 
     def known(self, handle: str) -> ModelInfo | None:
         """Known facts about a model without a request; None when there is no such provider."""
+        handle = self._meant(handle)
         provider, _, name = handle.partition("/")
         listing = self._listings.get(provider)
         return (listing.known(handle) or listing.provider.describe(name)) if listing else None
@@ -137,6 +141,8 @@ class Models:
     async def resolve_embedding(self, handle: str) -> EmbeddingInfo:
         """The embedding model with this handle. Raises InvalidInput or NotFound."""
         _split("embedding", handle)
+        if handle == LETTA_FREE:
+            handle = self._default_embedding or await self.own_embedding() or handle
         known = await self.embeddings()
         for info in known:
             if info.handle == handle:
@@ -237,6 +243,10 @@ class Models:
     async def close(self) -> None:
         for listing in self._listings.values():
             await listing.provider.close()
+
+    def _meant(self, handle: str) -> str:
+        """The handle, or the default model's for the name that stands for any model."""
+        return self._default if handle == LETTA_FREE else handle
 
     def _fit(self, handle: str, request: Request) -> Request:
         """The request in the form that this model accepts: its images, and the response format."""
