@@ -77,6 +77,21 @@ async def test_creating_an_agent_fails_where_letta_lost_something(ask: Asker) ->
     assert (await ask.ok("GET", "agents/count")) == 1
 
 
+async def test_old_names_and_fields_are_taken_as_stated(ask: Asker) -> None:
+    stated(
+        "An agent name may have any printable characters",
+        "The handle `letta/letta-free` of old examples stands for the default model of the server",
+        "The old field `project` of an agent is accepted and ignored",
+        "`reasoning` and `enable_reasoner` have an effect when an agent is created and none when it is updated",
+    )
+    made = await make_agent(ask.http, name="v1.2 (new): ü", model="letta/letta-free", project="p")
+    assert (made["name"], made["model"]) == ("v1.2 (new): ü", "fake/model")
+    quiet = await make_agent(ask.http, agent_type="memgpt_agent", reasoning=False)
+    assert quiet["llm_config"]["put_inner_thoughts_in_kwargs"] is False
+    again = await ask.ok("PATCH", f"agents/{quiet['id']}", {"reasoning": True})
+    assert again["llm_config"] == quiet["llm_config"]
+
+
 async def test_settings_of_the_model_are_kept_and_reset_as_stated(ask: Asker) -> None:
     stated(
         "Setting `context_window_limit` keeps the other model settings. Setting `max_tokens` or `parallel_tool_calls` "
@@ -173,7 +188,9 @@ async def test_a_failed_turn_leaves_nothing_behind(ask: Asker) -> None:
     [run] = await ask.ok("GET", "runs/", agent_id=agent)
     assert (run["status"], run["metadata"]["error"]["message"]) == ("failed", "broken")
     assert (await ask.send(agent))[0] == 200
-    assert [each["content"] for each in await ask.messages(agent) if each["message_type"] == "user_message"] == ["hello"]
+    assert [each["content"] for each in await ask.messages(agent) if each["message_type"] == "user_message"] == [
+        "hello"
+    ]
 
 
 async def test_conversations_and_groups_behave_as_stated(ask: Asker) -> None:
