@@ -188,9 +188,8 @@ async def test_a_failed_turn_leaves_nothing_behind(ask: Asker) -> None:
     [run] = await ask.ok("GET", "runs/", agent_id=agent)
     assert (run["status"], run["metadata"]["error"]["message"]) == ("failed", "broken")
     assert (await ask.send(agent))[0] == 200
-    assert [each["content"] for each in await ask.messages(agent) if each["message_type"] == "user_message"] == [
-        "hello"
-    ]
+    told = [each for each in await ask.messages(agent) if each["message_type"] == "user_message"]
+    assert [each["content"] for each in told] == ["hello"]
 
 
 async def test_conversations_and_groups_behave_as_stated(ask: Asker) -> None:
