@@ -59,7 +59,7 @@ def ran(version: str, home: Path, url: str, *arguments: str) -> str:
 
 
 class Session:
-    """A running Letta Code. `answer` is what it is told when it asks whether a tool may run."""
+    """A running Letta Code. `answer` is what it is told when it asks whether a tool may run; None leaves it waiting."""
 
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self._process = process
@@ -67,15 +67,17 @@ class Session:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.folder = folder
-        self.answer: Event = {"behavior": "allow"}
+        self.answer: Event | None = {"behavior": "allow"}
 
     def turn(self, text: str) -> list[Event]:
-        """All events of one turn, up to its result."""
+        """All events of one turn, up to its result, or up to a question that gets no answer."""
         self._write({"type": "user", "message": {"role": "user", "content": text}})
         found: list[Event] = []
         while not found or found[-1]["type"] != "result":
             found.append(self._next(found))
             if found[-1]["type"] == "control_request":
+                if self.answer is None:
+                    break
                 self._write(_reply(found[-1], self.answer))
         return found
 
@@ -115,7 +117,7 @@ def session(version: str, home: Path, url: str, *arguments: str) -> Iterator[Ses
     """Letta Code with these arguments, gone at the end however the test ends."""
     folder = home / "project"
     env = environment(home, url)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     json_pipes = ("--output-format", "stream-json", "--input-format", "stream-json")
     command = (*program(version), "-p", *json_pipes, *arguments)
     with (folder / "stderr.txt").open("w") as stderr:

@@ -32,25 +32,28 @@ def _told(model: WireModel) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_letta_code_works_unmodified(version: str, tmp_path: Path, model: WireModel, proxy: CuttingProxy) -> None:
-    """One process, as a start costs over a second: it makes an agent, streams, asks before a tool runs, and resumes."""
-    new_agent = ("--new-agent", "-m", ANTHROPIC, "--permission-mode", "default")
-    with session(version, tmp_path / "home", proxy.url, *new_agent) as letta:
-        agent = _a_new_agent_streams(letta, model)
+    """As few processes as possible, as a start costs over a second."""
+    home, careful = tmp_path / "home", ("--permission-mode", "default")
+    with session(version, home, proxy.url, "--new-agent", "-m", ANTHROPIC, *careful) as letta:
+        agent, conversation = _a_new_agent_streams(letta, model)
         assert {"web_search", "fetch_webpage"} <= _tools(proxy.url, agent)
         _a_tool_runs_here_when_it_is_approved(letta, model)
         _a_tool_does_not_run_when_it_is_denied(letta, model)
         _a_stream_that_was_cut_is_resumed(letta, model, proxy)
+        _it_is_killed_while_it_asks(letta, model)
+    with session(version, home, proxy.url, "--conversation", conversation, *careful) as letta:
+        _the_next_session_closes_what_was_left_open(letta, model)
         assert letta.end() == 0
     assert {seen.path for seen in proxy.seen if seen.status >= 500} == set()
 
 
-def _a_new_agent_streams(letta: Session, model: WireModel) -> str:
+def _a_new_agent_streams(letta: Session, model: WireModel) -> tuple[str, str]:
     model.will(HELLO)
     events = letta.turn("hello")
     assert events[0]["subtype"] == "init" and _result(events) == ("success", HELLO)
     pieces = _messages(events, "assistant_message")
     assert len(pieces) > 1 and "".join(each["content"] for each in pieces) == HELLO
-    return events[0]["agent_id"]
+    return events[0]["agent_id"], events[0]["conversation_id"]
 
 
 def _tools(url: str, agent: str) -> set[str | None]:
@@ -96,6 +99,21 @@ def _a_stream_that_was_cut_is_resumed(letta: Session, model: WireModel, proxy: C
     [resumed] = [seen for seen in proxy.asked("POST", "/stream") if seen.path.startswith("/v1/runs/")]
     assert resumed.status == 200 and resumed.json()["starting_after"] >= 1
     assert len(model.asked) == 1, "the turn was not started again"
+
+
+def _it_is_killed_while_it_asks(letta: Session, model: WireModel) -> None:
+    model.will([BASH])
+    letta.answer = None
+    assert letta.turn("make it after all")[-1]["type"] == "control_request"
+
+
+def _the_next_session_closes_what_was_left_open(letta: Session, model: WireModel) -> None:
+    """It sends a message, reads in the refusal that a call waits for approval, denies that call and sends again."""
+    model.will("Closed", "Where were we?")
+    events = letta.turn("hello once more")
+    assert [each["recovery_type"] for each in events if each["type"] == "recovery"] == ["approval_pending"]
+    assert _result(events) == ("success", "Where were we?")
+    assert "hello once more" in _told(model)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
