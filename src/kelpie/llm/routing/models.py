@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from kelpie.core.conversations.messages import Message, Role, Text
-from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.settings.settings import Settings
@@ -120,12 +120,22 @@ class Models:
             self._limiters[name] = made.limited.limiter
 
     async def discover(self, handle: str = "") -> None:
-        """Looks for model servers on this machine, if no provider is set up and the handle is of none that is known."""
-        if self._discovered is None or handle.partition("/")[0] in self._listings:
+        """Looks for model servers on this machine, if no provider is set up and the handle is of none that is known.
+
+        Raises ModelError when the handle is of such a server and none answers.
+        """
+        provider = handle.partition("/")[0]
+        if self._discovered is None or provider in self._listings:
             return
         for each in await self._discovered.new():
             self._found.add(each.provider.name)
             self._add(each)
+        if provider not in self._listings and provider in discovery.KINDS:
+            raise ModelError(
+                ModelFault.connection,
+                f"No {provider} server answers on its default port of this machine.",
+                hint=f"Start it. {how_to_have(provider)}, if it listens elsewhere.",
+            )
 
     async def nearby(self) -> list[tuple[FoundServer, str]]:
         """Model servers that answer on this machine but are not in use, because other providers are set up; each with
