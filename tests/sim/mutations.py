@@ -905,7 +905,7 @@ MUTATIONS = (
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 13, 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
-    Mutation(edits_are_told_to_nobody, _SHARED, 2, 10, "a prompt is not older than the last edit"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 5, 10, "a prompt is not older than the last edit"),
     Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE),
     Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 1, 20, "a live agent sees what is stored"),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),

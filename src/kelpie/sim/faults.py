@@ -92,6 +92,7 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
     Fault.storage_latency: (  # between one read or write and its answer, which is old by then
         "write.cancel",
+        "write.journal",
         "read.permissions",
         "read.usage",
         "read.spending",

@@ -114,8 +114,8 @@ REMOVALS = scenario(
     faults=(
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),
-        Aim(Fault.storage_latency, "read.changes", rate=0.5),
-        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.03),
+        Aim(Fault.storage_latency, "read.changes", rate=0.8),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.1),
         Aim(Fault.storage_busy, "database.begin", rate=0.05),
     ),
     swarm=(Fault.crash_after_write, Fault.storage_read_fail, Fault.llm_rate_limit, Fault.cpu_starvation),
