@@ -162,7 +162,7 @@ def test_options_of_the_start_reach_the_background(place: Live) -> None:
 
 
 def test_options_before_the_command_say_whose_server_is_meant(place: Live, tmp_path: Path) -> None:
-    place.kelpie("server", "start")
+    place.serve()
     env = {"KELPIE_DATA_DIR": str(tmp_path / "other"), "KELPIE_PORT": "1"}
     assert place.kelpie("agents", "list", env=env).returncode == 3
     assert place.kelpie("--data-dir", str(place.data_dir), "agents", "list", env=env).returncode == 0

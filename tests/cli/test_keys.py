@@ -98,13 +98,22 @@ def test_what_is_no_key_is_refused_in_a_sentence(reachable: tuple[Live, str]) ->
 def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:
     place, password = reachable
     operator = {"KELPIE_API_KEY": password}
-    assert place.kelpie("agents", "create", "mine", "--model", "kelpie/demo", env=operator).returncode == 0
+    for name in ("mine", "theirs"):
+        assert place.kelpie("agents", "create", name, "--model", "kelpie/demo", env=operator).returncode == 0
     made = place.kelpie("keys", "create", "x", "--agent", "mine", env=operator)
     facts = dict(line.split(None, 1) for line in made.stdout.splitlines())
     client = Client(place.url, credential=facts["key"])
     assert client.get(f"/v1/agents/{facts['agents']}")["name"] == "mine"
+    assert [agent["name"] for agent in client.get("/v1/agents/")] == ["mine"]
+    assert client.get("/v1/agents/", name="theirs") == []
     with pytest.raises(ErrorResponse, match="limited to specific agents"):
-        client.get("/v1/agents/")
+        client.get("/v1/agents/count")
+    holder = {"KELPIE_API_KEY": facts["key"]}
+    told = place.kelpie("chat", "mine", "-m", "hello", env=holder)
+    assert told.returncode == 0 and told.stdout.strip(), told.stderr
+    assert place.kelpie("agents", "show", "mine", env=holder).returncode == 0
+    refused = place.kelpie("agents", "show", "theirs", env=holder)
+    assert refused.returncode != 0 and "theirs" in refused.stderr
 
 
 def test_what_to_try_shows_where_the_key_goes(reachable: tuple[Live, str]) -> None:

@@ -24,8 +24,7 @@ def ollama() -> Iterator[Ollama]:
 def place(tmp_path_factory: pytest.TempPathFactory, ollama: Ollama) -> Iterator[Live]:
     """One server for all of these tests: each removes the models that it has pulled."""
     with live(tmp_path_factory.mktemp("models") / "data", {"OLLAMA_BASE_URL": ollama.url}) as place:
-        started = place.kelpie("server", "start")
-        assert started.returncode == 0, started.stderr
+        place.serve()
         yield place
 
 
@@ -125,7 +124,7 @@ def test_doctor_says_when_a_provider_or_the_server_is_down(tmp_path: Path) -> No
     with live(tmp_path / "data", {"OLLAMA_BASE_URL": url}) as place:
         down = place.kelpie("doctor")
         assert down.returncode == 1 and "kelpie server start" in down.stdout
-        place.kelpie("server", "start")
+        place.serve()
         done = place.kelpie("doctor", "--json")
         assert done.returncode == 1
         assert url in done.stdout

@@ -141,7 +141,7 @@ def test_a_killed_server_is_not_running_and_starts_again_with_its_data(place: Li
     agent = ask(place, "POST", "/v1/agents/", {"name": "keeper", "model": "kelpie/demo"})
     pid = pid_of(place)
     os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: not alive(pid), DEADLINE_S)
+    assert wait_until(lambda: not alive(pid) and DataDir.holder(str(place.data_dir)) is None, DEADLINE_S)
     assert place.kelpie("server", "status").returncode == 3
     assert place.kelpie("server", "start").returncode == 0
     assert ask(place, "GET", f"/v1/agents/{agent['id']}")["name"] == "keeper"

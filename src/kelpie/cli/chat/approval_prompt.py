@@ -7,9 +7,10 @@ from typing import Any
 from kelpie.cli.chat.approval_answers import approval, changed_arguments, denial, waiting_calls
 from kelpie.cli.chat.screen import Screen
 from kelpie.cli.chat.tool_text import parsed_arguments
+from kelpie.cli.typed_text import edited
 from kelpie.core.errors import InvalidInput
 from kelpie.world.files.line_history import one_answer
-from kelpie.world.processes.editor import edit, editor_command
+from kelpie.world.processes.editor import editor_command
 
 Ask = Callable[[str], str]  # shows a prompt and gives a line
 
@@ -61,10 +62,10 @@ def _decision(screen: Screen, call: Mapping[str, Any], ask: Ask) -> dict[str, An
 def _edited(arguments: str, ask: Ask) -> str:
     """The arguments after the person has changed them, in the editor or on the line. Raises InvalidInput."""
     given = parsed_arguments(arguments)
-    command = editor_command()
-    if command is not None:
-        shown = arguments if given is None else json.dumps(given, indent=2, ensure_ascii=False)
-        text = edit(shown + "\n", command, ".json")
+    if editor_command() is not None:
+        texts = [arguments if given is None else json.dumps(given, indent=2, ensure_ascii=False)]
+        edited(texts[0], ".json", texts.append)
+        text = texts[-1]
     else:
         shown = arguments if given is None else json.dumps(given, ensure_ascii=False)
         text = one_answer(ask, "Arguments> ", shown)

@@ -23,6 +23,7 @@ PORTS: Mapping[int, Sequence[str]] = {
     8000: ("vllm",),
     8080: ("llamacpp", "localai"),
 }
+KINDS = frozenset(kind for kinds in PORTS.values() for kind in kinds)
 PROBE_S = 0.3
 
 

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from kelpie.core.conversations.messages import Message, Role, Text
-from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.settings.settings import Settings
@@ -58,6 +58,7 @@ from kelpie.world.world import World
 
 HANDLES_TOLD_MAX = 50
 OWN = "kelpie"  # the provider that is built in
+LETTA_FREE = "letta/letta-free"  # in old examples and agent files: a model and an embedding model of every Letta server
 CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
 
@@ -119,12 +120,22 @@ class Models:
             self._limiters[name] = made.limited.limiter
 
     async def discover(self, handle: str = "") -> None:
-        """Looks for model servers on this machine, if no provider is set up and the handle is of none that is known."""
-        if self._discovered is None or handle.partition("/")[0] in self._listings:
+        """Looks for model servers on this machine, if no provider is set up and the handle is of none that is known.
+
+        Raises ModelError when the handle is of such a server and none answers.
+        """
+        provider = handle.partition("/")[0]
+        if self._discovered is None or provider in self._listings:
             return
         for each in await self._discovered.new():
             self._found.add(each.provider.name)
             self._add(each)
+        if provider not in self._listings and provider in discovery.KINDS:
+            raise ModelError(
+                ModelFault.connection,
+                f"No {provider} server answers on its default port of this machine.",
+                hint=f"Start it. {how_to_have(provider)}, if it listens elsewhere.",
+            )
 
     async def nearby(self) -> list[tuple[FoundServer, str]]:
         """Model servers that answer on this machine but are not in use, because other providers are set up; each with
@@ -166,6 +177,11 @@ class Models:
             await asyncio.gather(*(_report(each, found=name in self._found) for name, each in self._listings.items()))
         )
 
+    @property
+    def configured(self) -> bool:
+        """True if there is a provider besides the one that is built in."""
+        return any(name != OWN for name in self._listings)
+
     def absent(self) -> dict[str, str]:
         """Providers that are not set up, each with the setting to set."""
         return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}
@@ -191,6 +207,8 @@ class Models:
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
+        if handle == LETTA_FREE:
+            handle = (await self.default()).handle
         provider_name, name = _split("model", handle)
         await self.discover(handle)
         listing = self._listings.get(provider_name)
@@ -217,6 +235,8 @@ class Models:
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
+        if handle == LETTA_FREE:
+            handle = self._settings.default_embedding or await self.own_embedding() or handle
         provider_name, name = _split("embedding", handle)
         await self.discover(handle)
         listing = self._listings.get(provider_name)

@@ -174,9 +174,7 @@ def _refusal(answer: http.client.HTTPResponse) -> ErrorResponse:
         told: Any = json.loads(data)
         if "error" in told:  # a model's provider failed
             return ErrorResponse(answer.status, error_sentence(told["error"]))
-        if isinstance(told.get("message"), str):  # the sentence beside a detail that clients parse
-            return ErrorResponse(answer.status, told["message"])
-        detail: Any = told["detail"]
+        detail: Any = told.get("message") or told["detail"]  # a request that does not validate has both
         if "message" in detail and not isinstance(detail, str):
             return ErrorResponse(answer.status, str(detail["message"]), detail.get("code"))
         return ErrorResponse(answer.status, detail if isinstance(detail, str) else _invalid_fields(detail))

@@ -93,7 +93,7 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
     client = Client(url, PATIENCE_S, shown)
     try:
         health = client.get("/v1/health/")
-        told["version"] = health.get("kelpie_version") or health["version"]
+        told["version"] = health.get("kelpie_version")
         told |= client.get("/v1/kelpie/models")
         told["shadowed_tools"] = _shadowed(client)
     except KelpieError as error:
