@@ -198,7 +198,7 @@ async def test_bodies_that_are_not_json_objects_are_422(
 ) -> None:
     answer = await client.post("/v1/agents/", content=content, headers={"Content-Type": content_type})
     assert answer.status_code == 422
-    assert set(answer.json()) == {"trace_id", "detail"} and isinstance(answer.json()["detail"], str)
+    assert set(answer.json()) == {"trace_id", "detail", "message"} and isinstance(answer.json()["detail"], str)
     assert (await client.get("/v1/agents/count")).json() == 0
 
 

@@ -9,7 +9,9 @@ which no page has by itself; bodies are bounded in size and in time.
 import asyncio
 import re
 from collections.abc import Iterable
+from typing import Any
 
+import orjson
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +22,7 @@ from kelpie.server.edge.cross_origin import AllowedOrigins
 from kelpie.server.http.body_limits import BodyLimit, BodyLimits
 from kelpie.server.http.errors import UNKNOWN
 from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_body import IGNORED_HEADER
 from kelpie.world.ids import Ids
 
 BODY_STALL_S = 60.0  # how long a client may pause within a body
@@ -28,6 +31,8 @@ HEADER_BYTES_MAX = 64 * 1024
 QUERY_BYTES_MAX = 60_000  # a thousand ids
 QUERY_FIELDS_MAX = 2048
 PATH_CHARS_MAX = 4096
+REASON_CHARS_MAX = 500  # of a refusal, in the log
+REASON_BYTES_MAX = 256 * 1024  # of a body that it is taken from
 
 _HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; send fewer or shorter ones."
 _ADDRESS_TOO_LONG = (
@@ -68,12 +73,18 @@ class RequestLog:
         loop = asyncio.get_running_loop()
         started = loop.time()
         status = 0
+        facts: dict[str, str] = {}
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                if ignored := headers.get(IGNORED_HEADER):
+                    facts["ignored_fields"] = ignored
+            elif status >= 400 and not facts and (reason := reason_of(message.get("body", b""))):
+                facts["reason"] = reason
             await send(message)
 
         try:
@@ -101,7 +112,22 @@ class RequestLog:
                 client=scope["client"][0] if scope.get("client") else None,
                 status=status,
                 took_ms=took_ms,
+                **facts,
             )
+
+
+def reason_of(body: bytes) -> str | None:
+    """The reason in the body of a refusal, in one bounded text, if it has one."""
+    try:
+        told = orjson.loads(body) if len(body) <= REASON_BYTES_MAX else None
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(told, dict):
+        return None
+    reason: Any = told.get("message") or told.get("detail") or told.get("error")
+    if isinstance(reason, dict):
+        reason = reason.get("message")
+    return reason[:REASON_CHARS_MAX] if isinstance(reason, str) else None
 
 
 class RequestGuard:

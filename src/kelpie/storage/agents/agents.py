@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, bindparam, case, delete, func, insert, null, select, update
+from sqlalchemy import BigInteger, Row, Select, bindparam, case, delete, func, insert, null, select, update
 from sqlalchemy import exists as sql_exists
 
 from kelpie.core.agents.agent import Agent, AgentQuery
@@ -157,7 +157,8 @@ def bump(tx: Tx, agent_id: AgentId) -> None:
 
 
 # A turn may end before a change that was committed earlier; the time of the last use does not go back.
-_LATER = case((agents.c.updated_at > bindparam("at"), agents.c.updated_at), else_=bindparam("at"))
+_AT = bindparam("at", type_=BigInteger())
+_LATER = case((agents.c.updated_at > _AT, agents.c.updated_at), else_=_AT)
 _TOUCH = (
     update(agents).where(agents.c.id == bindparam("of_agent")).values(updated_at=_LATER, version=agents.c.version + 1)
 )
@@ -173,7 +174,7 @@ _RECORD_RUN = (
     .where(agents.c.id == bindparam("of_agent"))
     .values(
         updated_at=_LATER,
-        last_run_completion=bindparam("at"),
+        last_run_completion=_AT,
         last_run_duration_ms=bindparam("duration_ms"),
         last_stop_reason=bindparam("reason"),
     )

@@ -164,7 +164,7 @@ def _error_text(answer: http.client.HTTPResponse) -> str:
         if "error" in told:  # a model's provider failed
             words = (told["error"]["message"], told["error"].get("detail"), told["error"].get("hint"))
             return ". ".join(word.rstrip(".") for word in words if word)
-        detail = told["detail"]
+        detail = told.get("message") or told["detail"]  # a request that does not validate has both
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"the server answered {answer.status} {answer.reason}"
     return detail if isinstance(detail, str) else json.dumps(detail)
