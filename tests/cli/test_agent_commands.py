@@ -127,7 +127,7 @@ def test_a_run_that_is_not_there_is_told(running: Live) -> None:
     absent = running.kelpie("runs", "show", "run-11111111-1111-4111-8111-111111111111")
     assert absent.returncode == 4 and "not found" in one_line(absent.stderr)
     wrong = running.kelpie("runs", "show", "run-1")
-    assert wrong.returncode == 1 and "run_id" in one_line(wrong.stderr)
+    assert wrong.returncode == 4 and "not the id of a run" in one_line(wrong.stderr)
 
 
 def test_in_a_pipe_a_listing_is_plain_text_in_columns(running: Live) -> None:

@@ -114,7 +114,7 @@ def test_the_defaults_are_safe_and_within_their_own_bounds() -> None:
     settings = Settings()
     assert settings.host == "127.0.0.1", "nobody else may reach a server that nobody configured"
     assert not [name for name, spec in SETTINGS.items() if spec.secret and getattr(settings, name)]
-    assert settings.default_model == "kelpie/demo", "works without any key"
+    assert settings.default_model is None, "works without any key"
     for name, spec in SETTINGS.items():
         default = getattr(settings, name)
         if default is not None and spec.kind is not tuple:

@@ -14,11 +14,13 @@ from kelpie.server.http import errors
 from kelpie.server.http.body_limits import BodyLimits
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
+    approvals,
     block_history,
     checkpoints,
     data,
     encryption,
     facts,
+    ids,
     keys,
     permissions,
     sandbox,
@@ -110,6 +112,9 @@ _ROUTERS = (
     access_token_routes.router,
     auth_routes.router,
     agent_care.router,
+    approvals.router,
+    approvals.agent_router,
+    ids.router,
     keys.router,
     spending.router,
     facts.router,
@@ -144,6 +149,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         passports=runtime.passports,
         api=kelpie.api,
         quotas=runtime.quotas,
+        processor_time=runtime.processor_time,
         pages=pages.OPEN_PATHS,
     )
     app.add_middleware(LatestPrefix)
