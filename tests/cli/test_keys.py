@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.cli.commands.keys import end_of
+from kelpie.cli.commands.operations.keys import end_of
 from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
 from kelpie.core.settings.precedence import SettingSource
@@ -78,7 +78,7 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
     assert "scope 'admin'" in place.kelpie("keys", "list", env=reader).stderr
     listed = place.kelpie("keys", "list", env=operator).stdout
     assert facts["id"] in listed and f"...{facts['key'][-4:]}" in listed and facts["key"] not in listed
-    gone = place.kelpie("keys", "revoke", facts["id"], env=operator)
+    gone = place.kelpie("keys", "revoke", "laptop", env=operator)
     assert gone.returncode == 0 and "Revoked key laptop" in gone.stdout
     assert place.kelpie("agents", "list", env=reader).returncode == 1
     assert place.kelpie("keys", "revoke", facts["id"], env=operator).returncode == 4
@@ -87,8 +87,12 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
 def test_what_is_no_key_is_refused_in_a_sentence(reachable: tuple[Live, str]) -> None:
     place, password = reachable
     done = place.kelpie("keys", "revoke", "nope", env={"KELPIE_API_KEY": password})
-    assert done.returncode == 1
-    assert done.stderr == "kelpie: KEY: 'nope' is not a key id; see `kelpie keys list`\n"
+    assert done.returncode == 4
+    assert done.stderr == "kelpie: there is no key with the name or id 'nope'; see `kelpie keys list`\n"
+    for name in ("twin", "twin"):
+        assert place.kelpie("keys", "create", name, env={"KELPIE_API_KEY": password}).returncode == 0
+    twins = place.kelpie("keys", "revoke", "twin", env={"KELPIE_API_KEY": password})
+    assert twins.returncode == 4 and twins.stderr.count("key-") == 2
 
 
 def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:

@@ -51,7 +51,7 @@ MODEL_CASES = {
     ModelFault.context_overflow: (400, "llm_context_overflow"),
     ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
     ModelFault.timeout: (504, "llm_timeout"),
-    ModelFault.connection: (500, "llm_error"),
+    ModelFault.connection: (503, "llm_error"),
     ModelFault.server: (500, "llm_error"),
     ModelFault.malformed: (500, "llm_error"),
 }

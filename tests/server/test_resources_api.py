@@ -194,11 +194,6 @@ async def test_roots_without_their_slash_redirect(client: httpx.AsyncClient, roo
     assert answer.headers["location"] == f"http://127.0.0.1:8283/v1/{root}/?limit=1"
 
 
-async def test_the_root_leads_to_the_docs(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/")
-    assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
-
-
 async def test_unknown_paths_and_methods(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/nope")
     assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})

@@ -58,6 +58,7 @@ from kelpie.fairness import fair_queue, fair_slots
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
+from kelpie.llm.routing.discovered_servers import DiscoveredServers
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.embeddings import Embeddings
@@ -398,6 +399,16 @@ def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> 
             )
 
     patch.setattr(model_call.ModelCall, "_stream", stream)
+
+
+def a_search_for_model_servers_is_the_last_one(patch: pytest.MonkeyPatch) -> None:
+    look = DiscoveredServers.new
+
+    async def once(self: DiscoveredServers) -> list[Any]:
+        self._retry_s = float("inf")
+        return await look(self)
+
+    patch.setattr(DiscoveredServers, "new", once)
 
 
 def a_stream_that_was_cut_is_taken_for_whole(patch: pytest.MonkeyPatch) -> None:
@@ -862,6 +873,13 @@ MUTATIONS = (
     Mutation(a_commit_that_failed_is_acknowledged, _FULL, 0, 15),
     Mutation(a_lost_group_is_not_replayed, _FULL, 0, 15),
     Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 0, 15),
+    Mutation(
+        a_search_for_model_servers_is_the_last_one,
+        "model-server-on-this-machine",
+        1,
+        10,
+        "the server recovers|no agent is bricked",
+    ),
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 2, 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 0, 5, "the mailbox is bounded"),
     Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 3, 6, "no place of the sandbox is lost"),
@@ -887,7 +905,7 @@ MUTATIONS = (
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 13, 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
-    Mutation(edits_are_told_to_nobody, _SHARED, 2, 10, "a prompt is not older than the last edit"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 5, 10, "a prompt is not older than the last edit"),
     Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE),
     Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 1, 20, "a live agent sees what is stored"),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),

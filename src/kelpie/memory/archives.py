@@ -51,9 +51,9 @@ class Archives:
         self._organization = caller.organization_id
 
     async def create(self, new: NewArchive) -> tuple[Archive, Progress]:
-        """Makes an archive that no agent uses yet. Raises InvalidInput or NotFound for its embedding model."""
-        if new.embedding is not None:
-            new = replace(new, embedding=(await self._models.resolve_embedding(new.embedding)).handle)
+        """Makes an archive that no agent uses yet. Raises InvalidInput, NotFound or ModelError for its embedding
+        model."""
+        embedding = new.embedding and (await self._models.resolve_embedding(new.embedding)).handle
         now = self._world.clock.now()
         archive = Archive(
             id=self._world.ids.new(ArchiveId),
@@ -61,7 +61,7 @@ class Archives:
             created_at=now,
             updated_at=now,
             description=new.description,
-            embedding=new.embedding,
+            embedding=embedding,
             embedding_chunk_size=new.embedding_chunk_size,
             organization_id=self._organization,
             created_by_id=self._user,

@@ -76,8 +76,10 @@ class ModelCall:
     ) -> ModelCallResult:
         """Emits previews if the client wants them, unless the tool rules change the reply. Raises ModelError."""
         state, clock, ids = self._state, self._world.clock, self._world.ids
+        models, handle = state.dependencies.models, frame.agent.model.handle
+        await models.discover(handle)
         try:
-            provider, model = state.dependencies.models.provider(frame.agent.model.handle)
+            provider, model = models.provider(handle)
         except CallerError as error:
             raise ModelError(ModelFault.bad_request, str(error), hint="Choose another model for the agent.") from error
         message_id, step_id = ids.new(MessageId), ids.new(StepId)

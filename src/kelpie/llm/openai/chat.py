@@ -66,7 +66,7 @@ class OpenAIChat:
         """The chat models that the server lists. Raises ModelError."""
         limits = self._limits.for_listing(attempts=2)
         found: list[ModelInfo] = []
-        async with aclosing(retried(self._list, limits, self._world.random)) as models:
+        async with aclosing(retried(self._list, limits, self._world.random, quiet=True)) as models:
             async for model in models:
                 found.append(model)
         return sorted(found, key=lambda model: model.name)

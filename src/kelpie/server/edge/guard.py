@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
+from kelpie.server.edge.cross_origin import AllowedOrigins
 from kelpie.server.http.body_limits import BodyLimit, BodyLimits
 from kelpie.server.http.errors import UNKNOWN
 from kelpie.server.http.json_answer import JsonAnswer
@@ -37,6 +38,10 @@ _HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; sen
 _ADDRESS_TOO_LONG = (
     f"The URL is too long: its path may have {PATH_CHARS_MAX} characters, its query {QUERY_BYTES_MAX} bytes and "
     f"{QUERY_FIELDS_MAX} fields. Send several requests."
+)
+_FOREIGN_PAGE = (
+    "Web pages of other sites may not use this server. To allow one, add its origin to the setting "
+    "server.allowed_origins."
 )
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -136,12 +141,14 @@ class RequestGuard:
         *,
         stall_s: float = BODY_STALL_S,
         protected: bool = False,
+        origins: AllowedOrigins | None = None,
     ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in (*LOOPBACK, *hosts))
         self._limits = limits
         self._stall_s = stall_s
         self._protected = protected
+        self._origins = origins or AllowedOrigins(())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -164,7 +171,7 @@ class RequestGuard:
                 {"detail": "This server accepts only requests to a local host name; see the setting server.host."}, 403
             )
         if not self._protected and not self._may_ask(scope["method"], headers):
-            return JsonAnswer({"detail": "Web pages of other sites may not use this server."}, 403)
+            return JsonAnswer({"detail": _FOREIGN_PAGE}, 403)
         query = scope["query_string"]
         if len(query) > QUERY_BYTES_MAX or query.count(b"&") >= QUERY_FIELDS_MAX or len(scope["path"]) > PATH_CHARS_MAX:
             return JsonAnswer({"detail": _ADDRESS_TOO_LONG}, 414)
@@ -180,7 +187,7 @@ class RequestGuard:
     def _may_ask(self, method: str, headers: Headers) -> bool:
         origin = headers.get("origin")
         if origin is not None:
-            return self._is_ours(host_of(origin.partition("://")[2]))
+            return self._is_ours(host_of(origin.partition("://")[2])) or self._origins.is_configured(origin)
         # Without an Origin a browser still says where the request comes from; following a link to the docs is fine.
         if headers.get("sec-fetch-site") == "cross-site":
             return method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"

@@ -91,7 +91,7 @@ _MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
     ModelFault.context_overflow: (400, "llm_context_overflow"),
     ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
     ModelFault.timeout: (504, "llm_timeout"),
-    ModelFault.connection: (500, "llm_error"),
+    ModelFault.connection: (503, "llm_error"),
     ModelFault.server: (500, "llm_error"),
     ModelFault.malformed: (500, "llm_error"),
 }
@@ -187,9 +187,26 @@ def register(app: FastAPI) -> None:
 async def _on_kelpie_error(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, KelpieError)
     told = answer(error)
-    if told.status_code >= 500 and not isinstance(error, QuotaExceeded):  # which is the client's to mend
+    failure = error.cause if isinstance(error, PartialFailure) else error
+    if isinstance(failure, ModelError):
+        _log_provider_failure(request, failure, told.status_code)
+    elif told.status_code >= 500 and not isinstance(error, QuotaExceeded):  # which is the client's to mend
         _log.error("request_failed", "Request failed", path=request.url.path, status=told.status_code, exc_info=error)
     return told
+
+
+def _log_provider_failure(request: Request, error: ModelError, status: int) -> None:
+    """One line without a traceback: the failure is the provider's, and the hint says what to do about it."""
+    _log.warning(
+        "provider_failed",
+        "Request failed because of a model provider",
+        path=request.url.path,
+        status=status,
+        kind=error.kind.value,
+        error=error.message,
+        detail=error.detail,
+        hint=error.hint,
+    )
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> JsonAnswer:

@@ -39,7 +39,7 @@ _NO_RULES = "a key that is limited to specific agents may not change their tools
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: routes about messages, and routes that show the agent and its messages together.
-_OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
+_OF_MESSAGES = frozenset({"approvals", "messages", "reset-messages", "summarize", "generate"})
 _SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
 # Requests that the code of a tool may make to any agent, and the parts of its own agent that it may change.

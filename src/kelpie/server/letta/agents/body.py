@@ -224,7 +224,7 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields |= body.embedding_config.requested()
     fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
     if body.model_settings is not None:
-        fields["model_settings"] = requested_settings(body.model_settings)
+        fields["model_settings"] = requested_settings(body.model_settings, fields.get("model"))
     if body.kelpie_budget is not None:
         fields["budget"] = body.kelpie_budget.budget()
     if body.kelpie_facts is not None:

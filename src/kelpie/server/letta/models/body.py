@@ -28,6 +28,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "anthropic": {"temperature": 1.0, "thinking": {"type": "enabled", "budget_tokens": 1024}, "strict": False},
 }
 _TEMPERATURE_DEFAULT = 0.7
+# Local servers have a temperature of their own, such as that of a Modelfile.
+_LOCAL = frozenset({"ollama", "lmstudio", "lmstudio_openai", "vllm", "sglang", "llamacpp", "localai"})
 
 
 class Thinking(BaseModel):
@@ -74,11 +76,13 @@ class ModelSettings(BaseModel):
         return within(SCHEMA)(given)  # it may contain a response format, which contains a schema
 
 
-def requested_settings(body: ModelSettings) -> dict[str, Any]:
-    """The requested settings, with the defaults that they bring along."""
+def requested_settings(body: ModelSettings, handle: str | None = None) -> dict[str, Any]:
+    """The requested settings, with the defaults that they bring along. `handle` is the model in the same request."""
     defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(
         body.provider_type, {}
     )
+    if _LOCAL & {body.provider_type, (handle or "").partition("/")[0]}:
+        del defaults["temperature"]
     return defaults | body.model_dump(exclude_none=True)
 
 

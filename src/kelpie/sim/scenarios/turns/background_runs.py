@@ -175,7 +175,7 @@ class BackgroundRunScenario(ServerScenario):
         told = dict.fromkeys(frame["id"] for frame in frames if not str(frame.get("id", "ping-")).startswith("ping-"))
         ids = [message_id for message_id in told if message_id not in called_off]
         numbers = sorted(self.shown[run_id])
-        if numbers != list(range(numbers[0], numbers[-1] + 1)):
+        if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
             raise Broken("the numbers of a stream have no gap", f"{run_id}: {numbers}")
         shown = [row_id for (row_id,) in rows if row_id in ids]  # some results are not shown to clients
         if ids != shown or not ids:
@@ -229,6 +229,8 @@ BACKGROUND = scenario(
     faults=(
         Aim(Fault.storage_write_fail, "database.commit", rate=0.02, times_max=3),
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02, times_max=3),
+        Aim(Fault.storage_write_fail, "stream.previews", rate=0.15),
+        Aim(Fault.storage_write_fail, "stream.previews.told", rate=0.15),
         Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=2),
         Aim(Fault.crash_after_write, "database.acknowledge", rate=0.02, times_max=2),
         Aim(Fault.vanishing_client, "client.stream", rate=0.05),
