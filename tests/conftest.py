@@ -1,5 +1,6 @@
 """What every test run shares: how examples are drawn, and the plain last lines that say how it went."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -15,8 +16,19 @@ _FAILED = ("failed", "error")
 
 
 def pytest_configure() -> None:
-    """Refuses a `KELPIE_TEST_REQUIRE` that names an unknown part, before any test runs."""
+    """Refuses a `KELPIE_TEST_REQUIRE` that names an unknown part, before any test runs.
+
+    No garbage is collected until all tests are: every worker imports all of them, and a third of that was looking for
+    garbage that imports do not leave.
+    """
     parts.required()
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collects garbage again, without looking through what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

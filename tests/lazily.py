@@ -3,19 +3,26 @@
 Every worker of a test run imports every test file, and few workers run the tests of such a file.
 """
 
+import importlib
 import importlib.util
-import sys
 from types import ModuleType
+from typing import Any
 
 
-def lazily(name: str) -> ModuleType:
+class LazyModule(ModuleType):
+    """A module that is imported when one of its names is looked up.
+
+    The names that pytest looks up in everything it collects, which all begin with underscores, do not count.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def lazily(name: str) -> LazyModule:
     """A module that is imported when one of its names is first looked up. Raises ModuleNotFoundError at once."""
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
+    if importlib.util.find_spec(name) is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    loader = spec.loader = importlib.util.LazyLoader(spec.loader)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return LazyModule(name)

@@ -41,6 +41,11 @@ PARTS = {
         "`npm ci --prefix tests/typescript --ignore-scripts`",
         lambda: shutil.which("node") is not None and shutil.which("npm") is not None,
     ),
+    "clients": Part(
+        "the clients of Letta that `make test` installs",
+        "connect this machine to the indexes of npm and PyPI, or to mirrors of them, then run "
+        "`rm .venv/.installed-test` and `make test`",
+    ),
     "typescript": Part("a Node.js that reads TypeScript", "install Node.js 22.18 or newer"),
     "model": Part(
         "the embedding model",

@@ -1,20 +1,23 @@
 """A server as its users run it: `kelpie server start --foreground` in a process of its own, on its own data directory.
 
+The process is a fork of one that has imported the server already (tests/forks.py).
 It can be stopped, killed and started again on the same data. Every wait has a deadline and says what was missing.
 """
 
 import os
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
 
-COMMAND = (str(Path(sys.executable).parent / "kelpie"), "server", "start", "--foreground")
+from tests.forks import fork
+
+FOREGROUND = ("server", "start", "--foreground")
+COMMAND = (str(Path(sys.executable).parent / "kelpie"), *FOREGROUND)
 START_S = 60.0
 STOP_S = 40.0
 PAUSE_S = 0.01  # between two looks
@@ -45,22 +48,20 @@ class Served:
         self._open_files = open_files
         self.url = ""
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: BaseProcess | None = None
         data_dir.mkdir(parents=True, exist_ok=True)
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "not started"
+        assert self._process is not None and self._process.pid is not None, "not started"
         return self._process.pid
 
     def launch(self) -> None:
         """Starts the process and does not wait for it."""
         assert self._process is None, "still running"
-        with (self.data_dir / "stderr.txt").open("ab") as stderr:
-            env = environment(self.data_dir, **self._settings)
-            self._process = subprocess.Popen(
-                COMMAND, env=env, stdout=stderr, stderr=stderr, preexec_fn=self._limited if self._open_files else None
-            )
+        said = self.data_dir / "stderr.txt"
+        env = environment(self.data_dir, **self._settings)
+        self._process = fork(FOREGROUND, env, (Path(os.devnull), said, said), open_files=self._open_files)
 
     def start(self) -> None:
         """Starts the process and waits until it answers. Raises AssertionError with its last words if it ends."""
@@ -92,26 +93,25 @@ class Served:
             self._process.terminate()
             try:
                 self._ended()
-            except subprocess.TimeoutExpired:
+            except TimeoutError:
                 self.kill()
 
     def last_words(self) -> str:
         """The end of what the server wrote, for a failing test to show."""
         return (self.data_dir / "stderr.txt").read_text(errors="replace")[-4000:]
 
-    def _limited(self) -> None:
-        assert self._open_files is not None
-        resource.setrlimit(resource.RLIMIT_NOFILE, self._open_files)
-
     def _ended(self) -> int:
         assert self._process is not None
-        code = self._process.wait(STOP_S)
+        self._process.join(STOP_S)
+        code = self._process.exitcode
+        if code is None:
+            raise TimeoutError(f"the server ends: not within {STOP_S:.0f} s")
         self._process = None
         return code
 
     def _answers(self, http: httpx.Client) -> bool:
         assert self._process is not None
-        code = self._process.poll()
+        code = self._process.exitcode
         assert code is None, f"the server ended with {code}:\n{self.last_words()}"
         note = self.data_dir / "kelpie.pid"
         if not note.exists():

@@ -1,12 +1,11 @@
 """A real server in a process of its own, with its own data directory and port, driven by the `kelpie` command.
 
-`kelpie server ...` runs as it is installed. Every other command is forked from a process that has imported the command
-line already, because importing it is most of what a command takes.
+Commands are forked from a process that has imported the command line already (tests/forks.py), and so is the server of
+`Live.serve`. `kelpie server start` starts a server from nothing, as it always does. Commands as they are installed are
+run by tests/project/test_docs.py, tests/release/test_dist.py and the tests here that use `BIN`.
 """
 
-import io
 import json
-import multiprocessing
 import os
 import socket
 import subprocess
@@ -18,22 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kelpie.cli import app, main
-from kelpie.cli.commands import chat, demo, doctor
 from kelpie.core.settings.settings import VARIABLES
 from kelpie.world.files.data_dir import DataDir
+from kelpie.world.http.health_probe import version_at
+from kelpie.world.processes.server_process import wait_until
+from tests.forks import fork
 
 BIN = Path(sys.executable).parent
 COMMAND_S = 120
-PRELOADED = (
-    __name__,
-    *(module.__name__ for module in (app, chat, demo, doctor)),
-    "pydantic.type_adapter",  # which typer imports late
-    "encodings.idna",
-)
-
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(list(PRELOADED))
 
 
 @contextmanager
@@ -70,18 +61,18 @@ class Live:
 
     def kelpie(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None):
         """Runs `kelpie ...` to its end."""
-        settings = self.env | dict(env or {})
-        if arguments[:1] != ("server",):
-            return forked(arguments, stdin, settings, cwd)
-        return subprocess.run(
-            [str(BIN / "kelpie"), *arguments],
-            env=settings,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_S,
-            cwd=cwd,
-        )
+        return forked(arguments, stdin, self.env | dict(env or {}), cwd)
+
+    def serve(self) -> None:
+        """Starts the server in the background, as `kelpie server start` does, and waits until it answers."""
+        output = DataDir.open(str(self.data_dir)).path / "start.log"
+        process = fork(("server", "start", "--detached"), self.env, (Path(os.devnull), output, output))
+        wait_until(lambda: process.exitcode is not None or self._answers(), COMMAND_S)
+        assert process.exitcode is None and self._answers(), output.read_text()
+
+    def _answers(self) -> bool:
+        holder = DataDir.holder(str(self.data_dir))
+        return holder is not None and holder.url is not None and version_at(holder.url) is not None
 
     def json(self, *arguments: str) -> Any:
         """What `kelpie ... --json` prints."""
@@ -95,31 +86,17 @@ def forked(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end in a fork of a process that has imported it. Raises TimeoutExpired."""
     with tempfile.TemporaryDirectory() as directory:
-        streams = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
-        streams[0].write_text(stdin)
-        process = _FORKS.Process(target=_become, args=(list(arguments), dict(env), cwd or Path.cwd(), streams))
-        process.start()
+        read, *written = (Path(directory, name) for name in ("stdin", "stdout", "stderr"))
+        read.write_text(stdin)
+        process = fork(arguments, env, (read, written[0], written[1]), cwd=cwd)
         process.join(COMMAND_S)
         code = process.exitcode
         if code is None:
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(list(arguments), COMMAND_S)
-        told = [path.read_text() if path.exists() else "" for path in streams[1:]]
+        told = [path.read_text() if path.exists() else "" for path in written]
         return subprocess.CompletedProcess(list(arguments), code, *told)
-
-
-def _become(arguments: list[str], env: dict[str, str], cwd: Path, streams: list[Path]) -> None:
-    """In the fork: the command, with its own environment, directory and standard streams."""
-    os.environ.clear()
-    os.environ.update(env)
-    os.chdir(cwd)
-    modes = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)
-    for number, (path, mode) in enumerate(zip(streams, modes, strict=True)):
-        os.dup2(os.open(path, mode, 0o600), number)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    sys.argv = ["kelpie", *arguments]
-    main.main()
 
 
 @contextmanager

@@ -17,13 +17,13 @@ SHADOW = (
 
 def test_a_custom_tool_in_the_place_of_a_built_in_one_is_told(tmp_path: Path) -> None:
     with live(tmp_path / "data") as place:
-        place.kelpie("server", "start")
+        place.serve()
         assert place.json("doctor")["server"]["shadowed_tools"] == []
         place.kelpie("server", "stop")
         with sqlite3.connect(place.data_dir / "kelpie.db") as database:  # as an older Kelpie left it
             assert database.execute(SHADOW).rowcount == 1
         database.close()
-        assert place.kelpie("server", "start").returncode == 0
+        place.serve()
         [told] = place.json("doctor")["server"]["shadowed_tools"]
         assert told["name"] == "rethink_memory" and "rename or delete it" in told["remedy"]
         plain = place.kelpie("doctor").stdout
@@ -33,9 +33,9 @@ def test_a_custom_tool_in_the_place_of_a_built_in_one_is_told(tmp_path: Path) ->
 
 def test_damaged_data_is_told_with_what_to_do(tmp_path: Path) -> None:
     with live(tmp_path / "data") as place:
-        place.kelpie("server", "start")
+        place.serve()
         place.kelpie("agents", "create", "keeper", "--block", "human=Likes tea.")
-        assert place.json("doctor")["data"]["sound"] and "No damage found." in place.kelpie("doctor").stdout
+        assert place.json("doctor")["data"]["sound"] and "ok       data: no damage" in place.kelpie("doctor").stdout
         with sqlite3.connect(place.data_dir / "kelpie.db") as database:
             assert database.execute(ROTTEN).rowcount == 1
         database.close()
@@ -48,9 +48,9 @@ def test_damaged_data_is_told_with_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the means are parts of Linux")
 def test_each_means_of_isolation_is_one_line_with_what_was_seen_and_the_remedy(tmp_path: Path) -> None:
     with live(tmp_path / "data") as place:
-        place.kelpie("server", "start")
+        place.serve()
         tried = place.json("doctor")["isolation"]["machine"]
-        lines = place.kelpie("doctor").stdout.splitlines()
+        lines = place.kelpie("doctor", "-v").stdout.splitlines()
     assert len(tried) == 8
     for each in tried:
         [line] = [line for line in lines if line.startswith(f"{each['name']}  ")]

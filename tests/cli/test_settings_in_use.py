@@ -27,7 +27,7 @@ def test_time_zone_pings_logs_and_idle_connections_follow_their_settings(tmp_pat
         "KELPIE_LOG_BYTES_MAX": "1024", "KELPIE_LOG_FILES_MAX": "2",
     }  # fmt: skip
     with live(tmp_path / "data", chosen) as place:
-        assert place.kelpie("server", "start").returncode == 0
+        place.serve()
         agent = place.json("agents", "create", "ada")
         assert agent["timezone"] == "Europe/Oslo"
         slow = '!script [{"text": "done", "wait_s": 0.5}]'

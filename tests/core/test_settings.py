@@ -26,6 +26,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "tool_egress": ("example.com, *.example.org", ("example.com", "*.example.org")),
     "tool_return_chars": ("60000", 60_000),
     "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
+    "allowed_origins": ("https://a.example, http://b.example:81", ("https://a.example", "http://b.example:81")),
     "trusted_proxies": ("10.0.0.5, 10.1.0.0/24", ("10.0.0.5", "10.1.0.0/24")),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {

@@ -584,6 +584,15 @@ def a_message_that_comes_again_is_not_known(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(duplicate_sends, "find", lambda *_: None)
 
 
+def a_message_that_others_followed_is_taken_for_a_repeat(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(duplicate_sends.runs, "has_newer", lambda *_: False)
+
+
+def a_turn_does_not_move_the_time_of_its_agent(patch: pytest.MonkeyPatch) -> None:
+    stays = {"updated_at": agent_rows.agents.c.updated_at}
+    patch.setattr(agent_rows, "_RECORD_RUN", agent_rows._RECORD_RUN.values(stays))
+
+
 def what_was_shown_and_lost_is_not_called_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(event_recorder, "call_off", lambda *_: None)
 
@@ -814,7 +823,9 @@ MUTATIONS = (
     Mutation(a_rollback_does_not_look_at_the_version, _HISTORY, 2, 10, "on the version that was expected"),
     Mutation(the_newest_version_is_swept_too, _HISTORY, 0, 5, "the newest versions are kept"),
     Mutation(a_message_that_comes_again_is_not_known, _BEHIND, 1, 10),
-    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 3, 40, "a stream has the committed steps in order"),
+    Mutation(a_message_that_others_followed_is_taken_for_a_repeat, _BEHIND, 0, 10, "comes again is said once"),
+    Mutation(a_turn_does_not_move_the_time_of_its_agent, _BEHIND, 0, 3, "updated_at"),
+    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 0, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 0, 5),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 7, 20, "no change of the rules is lost"),
@@ -894,7 +905,7 @@ MUTATIONS = (
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 13, 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
-    Mutation(edits_are_told_to_nobody, _SHARED, 2, 10, "a prompt is not older than the last edit"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 5, 10, "a prompt is not older than the last edit"),
     Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE),
     Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 1, 20, "a live agent sees what is stored"),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),

@@ -85,7 +85,7 @@ class Share:
     first: int
     last: int
     found: Search
-    trace_hash: str  # of the first seed
+    trace_hash: str | None  # of the last seed of the share; None where an earlier one broke
 
     def verdict(self) -> str | None:
         """None when everything held and every named fault fired, else what broke and how to see it again."""
@@ -102,7 +102,7 @@ def play(scenario: Scenario, first: int, share: int, of: str) -> Share:
     """Plays a share, and more seeds for as long as a named fault has not fired, up to `FURTHER` shares."""
     unfired = set(scenario.named)
     last = first
-    hashes: list[str] = []
+    hashes: dict[int, str] = {}
 
     def seeds() -> Iterator[int]:
         yield from range(first, first + share)
@@ -113,11 +113,11 @@ def play(scenario: Scenario, first: int, share: int, of: str) -> Share:
     def on_report(report: Report) -> None:
         nonlocal last
         last = report.seed
-        hashes.append(report.trace_hash)
+        hashes[last] = report.trace_hash
         unfired.difference_update(aim for aim in scenario.aims(last) if report.fired(aim.fault, aim.place))
 
     found = search(scenario, seeds(), on_report=on_report)
-    return Share(scenario.name, of, first, last, found, hashes[0])
+    return Share(scenario.name, of, first, last, found, hashes.get(first + share - 1))
 
 
 class Elsewhere:

@@ -68,4 +68,10 @@ def test_a_broken_seed_is_told_with_the_first_seed_and_the_command_to_run_it() -
     told = share.verdict() or ""
     assert "no count is lost" in told and f"begins at seed 3000 ({'c' * 40})" in told
     assert f"kelpie sim run --scenario {racy.name} --seed {share.found.broken.seed}" in told
-    assert share.trace_hash == run(racy, 3000).trace_hash
+    assert share.trace_hash is None, "the last seed was not played"
+
+
+def test_a_share_keeps_the_trace_hash_of_its_last_seed() -> None:
+    share = play(counting(races=False), 3000, 3, "c" * 40)
+    assert share.found.broken is None
+    assert share.trace_hash == run(counting(races=False), 3002).trace_hash

@@ -95,10 +95,9 @@ class Agents:
         spec = spec_of(new.agent_type)
         settings = self._settings
         timezone = new.timezone or settings.default_timezone
-        new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
+        embedding = await self._embedding(new.embedding or settings.default_embedding)
+        new = replace(new, embedding=embedding, timezone=timezone)
         model = await self._model(new)
-        if new.embedding is not None:
-            new = replace(new, embedding=await self._embedding(new.embedding))
         self._check_budget(new.budget, model.handle)
         new = replace(new, facts=await self._facts(new.facts))
         ids, now = self._world.ids, self._world.clock.now()
@@ -142,12 +141,14 @@ class Agents:
 
     async def _model(self, new: NewAgent) -> ModelChoice:
         info = await self._models.resolve(new.model or (await self._models.default()).handle)
-        given = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
+        given = {name: getattr(new, name, None) for name in agent_changes.MODEL_FIELDS if name != "model"}
         return creation.choose_model(info, given, self._settings.context_window)
 
-    async def _embedding(self, handle: str) -> str:
+    async def _embedding(self, handle: str | None) -> str | None:
         """The handle as its provider lists it. Raises InvalidInput for an embedding model that is not known, and
         ModelError."""
+        if handle is None:
+            return None
         try:
             return (await self._models.resolve_embedding(handle)).handle
         except NotFound as error:

@@ -166,7 +166,7 @@ class Conversations:
         def write(tx: Tx) -> str:
             found = rows.get(tx, self._organization, conversation_id)
             shown, _ = block_attachments.seen(tx, found.agent_id, found.id)
-            text = system_text(agents.get(tx, found.agent_id), shown, now)
+            text = system_text(agents.get(tx, found.agent_id), shown, now, found.id)
             if not dry_run:
                 ids = contexts.ids(tx, found.agent_id, found.id)
                 if not ids:

@@ -87,8 +87,8 @@ class ModelCall:
         preview = None
         if state.input.deltas and not allowed.prefilled:
             waiting = waiting_names(frame.agent.tool_rules, state.input.client_tools)
-            in_calls = state.conversation.speaks_in_calls
-            preview = Preview(message_id, step_id, began_at, in_calls, state.sink.emit, waiting)
+            thoughts = state.conversation.thoughts
+            preview = Preview(message_id, step_id, began_at, thoughts, state.sink.emit, waiting)
         request = request_for(frame, schemas, model, entries, allowed, deltas=preview is not None)
         reply: Reply | None = None
         first_ns: int | None = None

@@ -12,6 +12,7 @@ import typer
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
 from kelpie.cli.output import cell, print_json, print_rows, say, waiting
+from kelpie.core.printable_text import on_one_line
 from kelpie.world.http.cli_client import Client
 
 commands = group("List, check, pull and remove models.", "models list", "models check kelpie/demo")
@@ -53,6 +54,9 @@ def list_models(
             [(each["handle"], each["context_window"], abilities(each)) for each in chosen],
             "No such models. `kelpie doctor` shows why.",
         )
+        for each in server.get(PATH)["providers"]:
+            if each["error"] and provider in (None, each["name"]):
+                say(f"kelpie: warning: models of {each['name']} are missing: {problem_of(each)}", file=sys.stderr)
 
 
 @commands.command(epilog=examples("models check kelpie/demo", "models check ollama/qwen3:8b --json"))
@@ -94,6 +98,12 @@ def _name_failures(server: Client, provider: str | None) -> None:
         if each["error"] and provider in (None, each["name"]):
             words = (f"kelpie: the models of {each['name']} are missing: {each['error']}", each["detail"], each["hint"])
             say(". ".join(cell(word).rstrip(".") for word in words if word) + ".", file=sys.stderr)
+
+
+def problem_of(provider: dict[str, Any]) -> str | None:
+    """The error of a provider with its details and its remedy; None without one."""
+    words = (provider["error"], provider["detail"], provider["hint"])
+    return on_one_line(". ".join(word.rstrip(".") for word in words if word)) if any(words) else None
 
 
 def abilities(model: dict[str, Any]) -> str:

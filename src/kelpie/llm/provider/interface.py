@@ -58,7 +58,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """A piece of a thought; a `hidden` one has its whole opaque form in one piece."""
+    """A piece of a thought; a `hidden` one has its whole opaque form in one piece, empty when there is none."""
 
     text: str
     hidden: bool = False

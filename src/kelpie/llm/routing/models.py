@@ -58,6 +58,7 @@ from kelpie.world.world import World
 
 HANDLES_TOLD_MAX = 50
 OWN = "kelpie"  # the provider that is built in
+LETTA_FREE = "letta/letta-free"  # in old examples and agent files: a model and an embedding model of every Letta server
 CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
 
@@ -176,6 +177,11 @@ class Models:
             await asyncio.gather(*(_report(each, found=name in self._found) for name, each in self._listings.items()))
         )
 
+    @property
+    def configured(self) -> bool:
+        """True if there is a provider besides the one that is built in."""
+        return any(name != OWN for name in self._listings)
+
     def absent(self) -> dict[str, str]:
         """Providers that are not set up, each with the setting to set."""
         return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}
@@ -201,6 +207,8 @@ class Models:
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
+        if handle == LETTA_FREE:
+            handle = (await self.default()).handle
         provider_name, name = _split("model", handle)
         await self.discover(handle)
         listing = self._listings.get(provider_name)
@@ -227,6 +235,8 @@ class Models:
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
+        if handle == LETTA_FREE:
+            handle = self._settings.default_embedding or await self.own_embedding() or handle
         provider_name, name = _split("embedding", handle)
         await self.discover(handle)
         listing = self._listings.get(provider_name)

@@ -38,7 +38,7 @@ from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
 from kelpie.sim.scenarios.turns.budgets import BUDGETS
-from kelpie.sim.scenarios.turns.cancelling import CANCELLING
+from kelpie.sim.scenarios.turns.cancelling import CANCELLING, RESUMING
 from kelpie.sim.scenarios.turns.compaction import WINDOWS
 from kelpie.sim.scenarios.turns.conversations_at_once import LANES
 from kelpie.sim.scenarios.turns.deletions import REMOVALS
@@ -86,6 +86,7 @@ SCENARIOS: dict[str, Scenario] = {
         DOUBTS,
         CUT_OFF,
         CANCELLING,
+        RESUMING,
         ABANDONED,
         WAITING,
         EXPIRING,
