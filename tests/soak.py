@@ -4,11 +4,11 @@
     python -m tests.soak --hours 8          eight of them
     python -m tests.soak --minutes 5 --only seeds
 
-A portion runs the rounds of kill -9 and of power cuts, watches the memory of a server, and runs one of three groups of
-long tests; the rest of the hour goes to seeds of the simulation, which begin where the last portion ended (`.soak.json`
-has the next seed of each scenario). At its end it prints one report: seeds per scenario, the faults that fired and
-where, each new failing seed with a smaller run that fails alike, kill rounds, and the slope of memory. The exit code is
-1 when anything failed.
+A portion runs the rounds of kill -9 and of power cuts, lets agents of every type work with a real language model,
+watches the memory of a server, and runs one of three groups of long tests; the rest of the hour goes to seeds of the
+simulation, which begin where the last portion ended (`.soak.json` has the next seed of each scenario). At its end it
+prints one report: seeds per scenario, the faults that fired and where, each new failing seed with a smaller run that
+fails alike, kill rounds, and the slope of memory. The exit code is 1 when anything failed.
 """
 
 import argparse
@@ -35,6 +35,7 @@ BATCH = 10  # seeds of one scenario that a process plays in a row
 BROKEN_MAX = 5  # failing seeds of a scenario in a portion, after which it rests
 MEMORY_MINUTES = 10
 ROUNDS = ("tests/acceptance/test_kill.py", "tests/world/test_power_loss.py")
+MODEL = ("tests/live/test_real_model.py",)  # alone: its model server needs a core
 GROUPS = (
     ("tests/sim/test_mutations.py",),
     ("tests/actors/test_schedules.py", "tests/memory/test_isolation.py", "tests/acceptance/test_long_memory.py"),
@@ -170,7 +171,7 @@ def portion(number: int, minutes: float, parts: Iterable[str], names: Iterable[s
     """Runs one portion and prints its report; True when nothing failed."""
     deadline, parts = time.monotonic() + minutes * 60, set(parts)
     failures: dict[str, str] = {}
-    for part, paths in (("rounds", ROUNDS), ("tests", GROUPS[number % len(GROUPS)])):
+    for part, paths in (("rounds", ROUNDS), ("model", MODEL), ("tests", GROUPS[number % len(GROUPS)])):
         for path in paths if part in parts else ():
             print(f"{path}: ", end="", flush=True)
             if told := run_tests([path]):
@@ -194,7 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--hours", type=int, default=1, help="portions")
     parser.add_argument("--minutes", type=float, default=60.0, help="of one portion")
-    parser.add_argument("--only", nargs="*", default=["rounds", "tests", "memory", "seeds"], metavar="PART")
+    parser.add_argument("--only", nargs="*", default=["rounds", "model", "tests", "memory", "seeds"], metavar="PART")
     parser.add_argument("--scenario", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS), metavar="NAME")
     asked = parser.parse_args()
     held = True

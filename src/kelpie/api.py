@@ -25,10 +25,12 @@ from kelpie.agent.resources.conversations import Conversations
 from kelpie.agent.resources.deployments import Deployments
 from kelpie.agent.resources.groups import Groups
 from kelpie.agent.resources.histories import Histories
+from kelpie.agent.resources.id_prefixes import IdPrefixes
 from kelpie.agent.resources.jobs import Jobs
 from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.agent.resources.model_previews import ModelPreviews
+from kelpie.agent.resources.pending_approvals import PendingApprovals
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
 from kelpie.core.access.callers import Caller
@@ -153,6 +155,10 @@ class Api:
         return Histories(self.world, self.agents, shared.live_agents, shared.memory_changes, self.caller)
 
     @cached_property
+    def id_prefixes(self) -> IdPrefixes:
+        return IdPrefixes(self.world.database, self.caller)
+
+    @cached_property
     def jobs(self) -> Jobs:
         return Jobs(self.world, self.caller)
 
@@ -163,6 +169,10 @@ class Api:
     @cached_property
     def model_previews(self) -> ModelPreviews:
         return ModelPreviews(self.world, self.models, self.settings, self.caller)
+
+    @cached_property
+    def pending_approvals(self) -> PendingApprovals:
+        return PendingApprovals(self.world.database, self.caller)
 
     @cached_property
     def runs(self) -> Runs:

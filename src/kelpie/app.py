@@ -45,6 +45,7 @@ from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.fairness.processor_time import ProcessorTime
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
@@ -76,6 +77,10 @@ from kelpie.world.world import World
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 APIS_KEPT = 1024  # an Api is small and cheap to make; this only saves making one for every request
 DAY = 24 * 3600 * MICROS_PER_SECOND
+NO_FILES = (
+    "The server cannot open further files. Raise its limit on open files (ulimit -n, LimitNOFILE), or lower "
+    "KELPIE_CONNECTIONS_MAX."
+)
 _NEVER = 2**62
 
 _log = logs.get("app")
@@ -178,6 +183,7 @@ class Kelpie:
             models=models,
             embeddings=embeddings,
             share=self._share,
+            processor_time=ProcessorTime(world.clock.monotonic_ns, settings.processor_share),
             authenticator=authenticator,
             quotas=quotas,
             disk_usage=disk,
@@ -241,10 +247,12 @@ class Kelpie:
             self._rotation_task = asyncio.create_task(run_forever(rotation, "rotation of the encryption key"))
 
     async def why_not_ready(self) -> str | None:
-        """Why this server cannot store anything now; None when it can. While writes fail, it tries one itself."""
+        """Why this server cannot do its work now; None when it can. While writes fail, it tries one itself."""
         database, node = self.world.database, self._node
         if node is None:
             return "The server is starting."
+        if self.world.lacks_files():
+            return NO_FILES
         async with self._probe:
             if database.trouble() is not None:
                 try:
@@ -302,7 +310,8 @@ class Kelpie:
         return await Activation.load(self.runtime.turn_dependencies, self._node, AgentId(key))
 
     async def _deactivate(self, activation: Activation) -> None:
-        """Nothing to save: all that an activation holds is committed."""
+        """Nothing to save: all that an activation holds is committed. A turn that goes on commits nothing more."""
+        activation.end()
 
 
 def _limits(settings: Settings) -> ActorLimits:

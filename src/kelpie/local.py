@@ -20,6 +20,7 @@ from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.keyring import Keyring
+from kelpie.world.open_files import lacks_files
 from kelpie.world.packages.installer_cell import CellInstaller
 from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import SystemProcesses
@@ -69,6 +70,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         ),
         workspaces=DirectoryWorkspaces(data_dir.path),
         memory_bytes=machine.memory_bytes(),
+        lacks_files=lacks_files,
         keyring=_keyring(settings, data_dir),
     )
     return Kelpie(

@@ -25,6 +25,7 @@ from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.settings.settings import Settings
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.fairness.processor_time import ProcessorTime
 from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
@@ -42,6 +43,7 @@ class Runtime:
     models: Models
     embeddings: Embeddings
     share: OrganizationShare
+    processor_time: ProcessorTime
     authenticator: Authenticator
     quotas: Quotas
     disk_usage: DiskUsage

@@ -3,9 +3,11 @@ the others out.
 """
 
 import json
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -67,3 +69,19 @@ def ended(connection: socket.socket) -> bool:
     except ConnectionResetError:
         pass
     return True
+
+
+def test_a_server_without_a_file_left_is_not_ready_until_it_has_some(server: Served) -> None:
+    soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=WITHIN_S) as client:
+        assert client.get("/v1/ready/").json()["status"] == "ok"
+        taken = max(int(each.name) for each in Path(f"/proc/{server.pid}/fd").iterdir())
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (taken + 1, hard))
+        try:
+            answer = client.get("/v1/ready/")
+            assert answer.status_code == 503 and answer.json()["status"] == "unavailable", answer.text
+            assert "cannot open further files" in answer.json()["detail"]
+            assert client.get("/v1/health/").status_code == 200, "it lives"
+        finally:
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        assert client.get("/v1/ready/").json()["status"] == "ok"

@@ -104,6 +104,32 @@ async def test_a_fork_goes_its_own_way(client: Any, model: WireModel) -> None:
         await say(client, fork.id, "gone?", "steps")
 
 
+async def test_iterating_a_list_returns_each_message_once_in_both_orders(client: Any, model: WireModel) -> None:
+    agent = await new(client, OPENAI)
+    thread = (await got(client.conversations.create(agent_id=agent.id))).id
+    model.will(*(f"answer {number}" for number in range(3)))
+    for number in range(3):
+        await say(client, thread, f"question {number}", "whole")
+    listed = client.conversations.messages.list
+    newest = [(one.id, one.message_type) for one in (await got(listed(thread))).items]
+    assert len(newest) == 7 and newest[-1][1] == "system_message"
+    for limit in (1, 3, 100):
+        for order, wanted in (("desc", newest), ("asc", newest[::-1])):
+            found = [(one.id, one.message_type) for one in await every(listed(thread, limit=limit, order=order))]
+            assert found == wanted, (limit, order)
+        assert [(one.id, one.message_type) for one in await every(listed(thread, limit=limit))] == newest
+
+    async def page(**cursors: str) -> list[str]:
+        return [one.id for one in (await got(listed(thread, **cursors))).items]
+
+    ids = [message_id for message_id, _ in newest]
+    assert await page(order="desc", before=ids[2]) == ids[3:], "Letta Code 0.25.9: older"
+    assert await page(order="desc", after=ids[2]) == ids[3:], "Letta Code 0.32.18: older"
+    assert await page(order="asc", after=ids[2]) == ids[1::-1], "Letta Code: newer"
+    for after, before in ((ids[1], ids[4]), (ids[4], ids[1])):
+        assert await page(order="desc", after=after, before=before) == ids[2:4]
+
+
 @pytest.fixture(scope="module")
 def slow() -> Iterator[SlowModel]:
     with slow_model() as made:

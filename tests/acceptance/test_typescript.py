@@ -20,6 +20,7 @@ SECTIONS: dict[str, list[str | list[Call]]] = {
     "background": [HELLO, "later"],
     "tools": [[("square", {"x": 7})], "49"],
     "approvals": [[("square", {"x": 5})], "25"],
+    "clientTools": [[("look", {"at": "sea"})], "Waves, then"],
     "memory": [],
     "conversations": [HELLO],
     "errors": [],

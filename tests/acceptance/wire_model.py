@@ -16,6 +16,13 @@ HANDLES = (OPENAI, ANTHROPIC)
 
 Call = tuple[str, dict[str, Any]]
 
+# By the kind of an Anthropic block: the field that is streamed, and the kind and field of its pieces.
+_DELTAS = {
+    "text": ("text", "text_delta", "text"),
+    "thinking": ("thinking", "thinking_delta", "thinking"),
+    "tool_use": ("input", "input_json_delta", "partial_json"),
+}
+
 
 def wires(url: str) -> dict[str, str]:
     """The settings of a server that asks the model at this address, whichever wire it is asked over."""
@@ -86,9 +93,15 @@ def openai_wire(said: str | list[Call], number: int, *, stream: bool) -> tuple[s
     return "text/event-stream", "".join([*frames, "data: [DONE]\n\n"]).encode()
 
 
-def anthropic_wire(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, bytes]:
+def anthropic_wire(
+    said: str | list[Call], number: int, *, stream: bool, thought: str | None = None
+) -> tuple[str, bytes]:
     calls = [] if isinstance(said, str) else said
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": said}] if isinstance(said, str) else []
+    blocks: list[dict[str, Any]] = []
+    if thought:
+        blocks.append({"type": "thinking", "thinking": thought, "signature": "Esig"})
+    if isinstance(said, str):
+        blocks.append({"type": "text", "text": said})
     for i, (name, arguments) in enumerate(calls):
         blocks.append({"type": "tool_use", "id": f"toolu_{number}_{i}", "name": name, "input": arguments})
     stop, usage = "tool_use" if calls else "end_turn", {"input_tokens": 9, "output_tokens": 3}
@@ -100,12 +113,12 @@ def anthropic_wire(said: str | list[Call], number: int, *, stream: bool) -> tupl
         {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}}
     ]
     for i, block in enumerate(blocks):
-        text = block["type"] == "text"
-        begin = {**block, "text": ""} if text else {**block, "input": {}}
+        field, kind, name = _DELTAS[block["type"]]
+        begin = {**block, field: {} if field == "input" else ""}
         events.append({"type": "content_block_start", "index": i, "content_block": begin})
-        for part in _halves(block["text"] if text else json.dumps(block["input"])):
-            delta = {"type": "text_delta", "text": part} if text else {"type": "input_json_delta", "partial_json": part}
-            events.append({"type": "content_block_delta", "index": i, "delta": delta})
+        whole = block[field]
+        for part in _halves(whole if isinstance(whole, str) else json.dumps(whole)):
+            events.append({"type": "content_block_delta", "index": i, "delta": {"type": kind, name: part}})
         events.append({"type": "content_block_stop", "index": i})
     events.append(
         {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 3}}

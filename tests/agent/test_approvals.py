@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kelpie.agent.events.previews import Preview
+from kelpie.agent.prompt.agent_types import Thoughts
 from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import AgentType, Include, NewAgent, ToolRule
@@ -362,7 +363,7 @@ async def test_a_reset_ends_the_waiting(rig):
 
 def test_previews_say_which_calls_wait():
     told = []
-    preview = Preview(MessageId("message-1"), StepId("step-1"), 0, False, told.append, {"one"})
+    preview = Preview(MessageId("message-1"), StepId("step-1"), 0, Thoughts.plain, told.append, {"one"})
     preview.take(ToolCallDelta(0, "a", "one", "{}"))
     preview.take(ToolCallDelta(1, "b", "two", "{}"))
     assert [(event.call_id, event.awaits) for event in told] == [("a", True), ("a", True), ("b", False), ("b", False)]

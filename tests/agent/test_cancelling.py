@@ -244,12 +244,13 @@ async def test_racing_completion_one_of_the_two_wins_and_it_is_told_so(shop):
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_over_is_cancelled_what_is_unknown_failed_and_what_never_was_a_conflict(shop):
+async def test_what_is_over_is_cancelled_by_name_what_is_unknown_failed_and_nothing_a_conflict(shop):
     agent_id, other = await shop.agent(), await shop.agent()
     with pytest.raises(Conflict, match="No active runs to cancel"):
         await shop.cancel(agent_id)
     run_id = ended(await shop.say(agent_id, "hello")).run_id
-    assert await shop.cancel(agent_id) == {run_id: "cancelled"}
+    with pytest.raises(Conflict, match="No active runs to cancel"):
+        await shop.cancel(agent_id)
     foreign, unknown = ended(await shop.say(other, "hello")).run_id, "run-00000000-0000-4000-8000-000000000001"
     assert await shop.cancel(agent_id, [unknown, run_id, foreign, "nonsense", run_id]) == {
         unknown: "failed", run_id: "cancelled", foreign: "failed", "nonsense": "failed",

@@ -238,7 +238,7 @@ async def test_an_acknowledged_prompt_comes_before_the_transcript(rig):
 
 @pytest.mark.parametrize("mode", ["self_compact_all", "self_compact_sliding_window"])
 async def test_an_agent_sums_itself_up_with_its_own_prompt_and_tools(rig, mode):
-    agent = await make(rig, tools=("memory_insert",), compaction_settings={"mode": mode})
+    agent = await make(rig, window=WINDOW + 12, tools=("memory_insert",), compaction_settings={"mode": mode})
     await fill(rig, agent, 7)
     (request,) = rig.model.summing
     assert request.system.startswith("Be brief.") and request.tool_choice == "none"

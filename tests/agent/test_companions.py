@@ -1,6 +1,7 @@
 """Companions: made with the agent they work for, sharing its blocks, given work by the count of its turns."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -65,7 +66,7 @@ async def test_a_companion_is_made_with_its_agent(rig):
     rules = {(r.type, r.tool_name) for r in view.agent.tool_rules}
     assert ("exit_loop", "send_message") in rules and ("continue_loop", "conversation_search") in rules
     assert companion.agent.name == "Sleepy-sleeptime" and companion.agent.agent_type is AgentType.sleeptime_agent
-    assert companion.agent.model == view.agent.model
+    assert companion.agent.model == replace(view.agent.model, inner_thoughts=False)
     assert [b.id for b in companion.blocks][:2] == [b.id for b in view.blocks]
     assert [b.label for b in companion.blocks] == ["human", "persona", "memory_persona"]
     group = await groups(rig).get(group_id)

@@ -55,6 +55,7 @@ class Live:
             "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}",
             "KELPIE_DATA_DIR": str(self.data_dir),
             "KELPIE_PORT": str(self.port),
+            "KELPIE_DISCOVER_MODELS": "false",  # this machine may have model servers of its own
             **self.extra,
         }
 

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from kelpie.cli import agent_lookup
-from kelpie.cli import chat_input as typed
-from kelpie.cli.commands.chat import Screen, Turns, chat
+from kelpie.cli.chat.conversation import Conversation
+from kelpie.cli.chat.typed_input import TypedInput
+from kelpie.cli.commands.conversations.chat import chat
 from kelpie.world.http.cli_client import Client, Unreachable
 from tests.cli.fake_server import fake_server, sse
 from tests.cli.live import BIN, Live
+from tests.cli.pseudo_terminal import plain
 
 DEADLINE_S = 60
 DEMO = {"id": "agent-11111111-1111-4111-8111-111111111111", "name": "demo"}
@@ -56,7 +58,13 @@ def test_deltas_of_one_message_are_one_line_and_pings_are_silent(capsys: pytest.
     stream = sse({"message_type": "ping"}, said("Hel"), said("lo"), said("Again", "message-3"), END)
     with fake_server(BY_NAME | {STREAM: (200, stream)}) as server:
         assert chat(Client(server.url), "demo", "hi") == 0
-        assert server.asked[-1][1] == {"messages": [{"role": "user", "content": "hi"}], "stream_tokens": True}
+        sent = server.asked[-1][1]
+        assert sent["messages"][0].pop("otid"), "sending it twice is safe"
+        assert sent == {
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream_tokens": True,
+            "background": True,
+        }
     assert capsys.readouterr().out == "Hello\nAgain\n"
 
 
@@ -69,7 +77,7 @@ def test_tool_calls_are_shown_beside_the_answer_not_in_it(capsys: pytest.Capture
         assert chat(Client(server.url), "demo", "remember") == 0
     captured = capsys.readouterr()
     assert captured.out == "I noted it.\n"
-    assert '[core_memory_append {"label": "human"} -> done]' in captured.err
+    assert captured.err == "tool> core_memory_append\n        label: human\nresult> done\n"
 
 
 def test_a_failed_tool_is_called_failed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +85,7 @@ def test_a_failed_tool_is_called_failed(capsys: pytest.CaptureFixture[str]) -> N
         BY_NAME | {STREAM: (200, sse(call("f", "{}"), returned("no such block", "error"), END))}
     ) as server:
         chat(Client(server.url), "demo", "x")
-    assert "failed: no such block" in capsys.readouterr().err
+    assert "failed> no such block" in capsys.readouterr().err
 
 
 def test_lines_of_a_pipe_are_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +169,7 @@ def test_at_a_terminal_there_is_a_prompt_and_the_speaker_has_a_name() -> None:
             process.kill()
             process.communicate()
             os.close(ours)
-    assert b"demo> Hello!" in seen
+    assert "demo> Hello!" in plain(seen.decode()) and b"\x1b[1;32mdemo> " in seen
 
 
 # As the server lists an agent's messages: the newest ones, but oldest first.
@@ -179,8 +187,8 @@ PAST = [
 
 def test_at_a_terminal_there_are_several_lines_history_and_help() -> None:
     ours, theirs = pty.openpty()
-    history = f"GET /v1/agents/{DEMO['id']}/messages?limit=20&order=desc"
-    few = f"GET /v1/agents/{DEMO['id']}/messages?limit=2&order=desc"
+    history = f"GET /v1/agents/{DEMO['id']}/messages?limit=20&order=desc&conversation_id=default"
+    few = f"GET /v1/agents/{DEMO['id']}/messages?limit=2&order=desc&conversation_id=default"
     answers = BY_NAME | {STREAM: (200, sse(said("Hello!"), END)), history: (200, PAST), few: (200, PAST[1:])}
     with fake_server(answers) as server:
         command = [str(BIN / "kelpie"), "chat", "demo", "--url", server.url]
@@ -199,7 +207,7 @@ def test_at_a_terminal_there_are_several_lines_history_and_help() -> None:
             past = read_until(ours, b"you> ")
             os.write(ours, b"/history 2\n")
             less = read_until(ours, b"you> ")
-            os.write(ours, b"/nonsense\n")
+            os.write(ours, b"/help\n")
             helped = read_until(ours, b"you> ")
             os.write(ours, b"/exit\n")
             assert process.wait(60) == 0
@@ -209,8 +217,9 @@ def test_at_a_terminal_there_are_several_lines_history_and_help() -> None:
             os.close(ours)
         sent = [body["messages"][0]["content"] for key, body in server.asked if key == STREAM]
     assert sent == ["first \nsecond", "one\n\ntwo"]
-    assert past.index(b"you: hey") < past.index(b"(call): memory_insert {}") < past.index(b"agent: I noted[2J it.")
-    assert b"You are." not in past and b"hey" not in less
+    past = plain(past.decode())
+    assert past.index("you: hey") < past.index("(call): memory_insert {}") < past.index("agent: I noted[2J it.")
+    assert "You are." not in past and b"hey" not in less
     assert b"/history" in helped and b"/exit" in helped
 
 
@@ -263,11 +272,11 @@ def test_history_of_a_real_server_is_oldest_first(running: Live) -> None:
     running.kelpie("agents", "create", "past")
     for text in ("alpha", "beta", "gamma"):
         assert running.kelpie("chat", "past", "-m", text).returncode == 0
-    client, notes = Client(running.url), io.StringIO()
-    Turns(client, agent_lookup.find(client, "past"), Screen("past", io.StringIO(), notes)).history(4)
-    shown = [line.partition(" ")[2] for line in notes.getvalue().splitlines()]
-    assert [line.split(":")[0] for line in shown] == ["you", "agent", "you", "agent"]
-    assert [line for line in shown if line.startswith("you")] == ["you: beta", "you: gamma"]
+    client = Client(running.url)
+    shown = Conversation(client, agent_lookup.find(client, "past")).history(4)
+    kinds = ["user_message", "assistant_message"]
+    assert [message["message_type"] for message in shown] == kinds * 2
+    assert [message["content"] for message in shown[::2]] == ["beta", "gamma"]
 
 
 def test_lines_of_a_pipe_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +297,7 @@ def test_an_interrupt_drops_the_draft_and_two_in_a_row_end() -> None:
             return line
         raise line
 
-    assert list(typed.messages(read)) == ["whole", "second"]
+    assert list(TypedInput(read).messages()) == ["whole", "second"]
 
 
 def read_until(descriptor: int, mark: bytes, seen: bytes = b"") -> bytes:

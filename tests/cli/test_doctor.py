@@ -35,7 +35,7 @@ def test_damaged_data_is_told_with_what_to_do(tmp_path: Path) -> None:
     with live(tmp_path / "data") as place:
         place.serve()
         place.kelpie("agents", "create", "keeper", "--block", "human=Likes tea.")
-        assert place.json("doctor")["data"]["sound"] and "No damage found." in place.kelpie("doctor").stdout
+        assert place.json("doctor")["data"]["sound"] and "ok       data: no damage" in place.kelpie("doctor").stdout
         with sqlite3.connect(place.data_dir / "kelpie.db") as database:
             assert database.execute(ROTTEN).rowcount == 1
         database.close()
@@ -50,7 +50,7 @@ def test_each_means_of_isolation_is_one_line_with_what_was_seen_and_the_remedy(t
     with live(tmp_path / "data") as place:
         place.serve()
         tried = place.json("doctor")["isolation"]["machine"]
-        lines = place.kelpie("doctor").stdout.splitlines()
+        lines = place.kelpie("doctor", "-v").stdout.splitlines()
     assert len(tried) == 8
     for each in tried:
         [line] = [line for line in lines if line.startswith(f"{each['name']}  ")]

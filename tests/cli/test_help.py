@@ -14,8 +14,11 @@ from kelpie.cli import app
 from tests.cli.live import BIN
 
 # What these print is a sentence about what they did, or a conversation; everything else can print JSON.
-NO_JSON = {"version", "server start", "server stop", "chat", "demo", "agents delete", "models pull", "models remove",
-           "keys revoke"}  # fmt: skip
+NO_JSON = {
+    "version", "server start", "server restart", "server stop", "demo", "agents delete", "models pull",
+    "models remove", "keys revoke", "blocks edit", "blocks attach", "blocks detach", "tools attach", "tools detach",
+    "tools delete", "config set", "config unset", "config path", "config edit",
+}  # fmt: skip
 SHELL_OPERATORS = ("|", "||", "<", ">", "&&")
 
 

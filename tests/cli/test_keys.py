@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.cli.commands.keys import end_of
+from kelpie.cli.commands.operations.keys import end_of
 from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
 from kelpie.core.settings.precedence import SettingSource
@@ -78,7 +78,7 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
     assert "scope 'admin'" in place.kelpie("keys", "list", env=reader).stderr
     listed = place.kelpie("keys", "list", env=operator).stdout
     assert facts["id"] in listed and f"...{facts['key'][-4:]}" in listed and facts["key"] not in listed
-    gone = place.kelpie("keys", "revoke", facts["id"], env=operator)
+    gone = place.kelpie("keys", "revoke", "laptop", env=operator)
     assert gone.returncode == 0 and "Revoked key laptop" in gone.stdout
     assert place.kelpie("agents", "list", env=reader).returncode == 1
     assert place.kelpie("keys", "revoke", facts["id"], env=operator).returncode == 4
@@ -87,20 +87,33 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
 def test_what_is_no_key_is_refused_in_a_sentence(reachable: tuple[Live, str]) -> None:
     place, password = reachable
     done = place.kelpie("keys", "revoke", "nope", env={"KELPIE_API_KEY": password})
-    assert done.returncode == 1
-    assert done.stderr == "kelpie: KEY: 'nope' is not a key id; see `kelpie keys list`\n"
+    assert done.returncode == 4
+    assert done.stderr == "kelpie: there is no key with the name or id 'nope'; see `kelpie keys list`\n"
+    for name in ("twin", "twin"):
+        assert place.kelpie("keys", "create", name, env={"KELPIE_API_KEY": password}).returncode == 0
+    twins = place.kelpie("keys", "revoke", "twin", env={"KELPIE_API_KEY": password})
+    assert twins.returncode == 4 and twins.stderr.count("key-") == 2
 
 
 def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:
     place, password = reachable
     operator = {"KELPIE_API_KEY": password}
-    assert place.kelpie("agents", "create", "mine", "--model", "kelpie/demo", env=operator).returncode == 0
+    for name in ("mine", "theirs"):
+        assert place.kelpie("agents", "create", name, "--model", "kelpie/demo", env=operator).returncode == 0
     made = place.kelpie("keys", "create", "x", "--agent", "mine", env=operator)
     facts = dict(line.split(None, 1) for line in made.stdout.splitlines())
     client = Client(place.url, credential=facts["key"])
     assert client.get(f"/v1/agents/{facts['agents']}")["name"] == "mine"
+    assert [agent["name"] for agent in client.get("/v1/agents/")] == ["mine"]
+    assert client.get("/v1/agents/", name="theirs") == []
     with pytest.raises(ErrorResponse, match="limited to specific agents"):
-        client.get("/v1/agents/")
+        client.get("/v1/agents/count")
+    holder = {"KELPIE_API_KEY": facts["key"]}
+    told = place.kelpie("chat", "mine", "-m", "hello", env=holder)
+    assert told.returncode == 0 and told.stdout.strip(), told.stderr
+    assert place.kelpie("agents", "show", "mine", env=holder).returncode == 0
+    refused = place.kelpie("agents", "show", "theirs", env=holder)
+    assert refused.returncode != 0 and "theirs" in refused.stderr
 
 
 def test_what_to_try_shows_where_the_key_goes(reachable: tuple[Live, str]) -> None:

@@ -54,3 +54,24 @@ def test_without_a_log_it_says_where_one_would_be(tmp_path: Path) -> None:
         done = place.kelpie("logs")
     assert (done.returncode, done.stdout) == (0, "")
     assert str(tmp_path / "data" / "kelpie.log") in done.stderr
+
+
+def test_logs_of_one_agent_run_or_request(running: Live) -> None:
+    made = [running.json("agents", "create", name, "--model", "kelpie/demo") for name in ("logged", "silent")]
+    for name in ("logged", "silent"):
+        running.kelpie("chat", name, "-m", "hi")
+    lines = [json.loads(line) for line in running.kelpie("logs", "--agent", "logged", "--json").stdout.splitlines()]
+    assert lines and all(made[0]["id"] in json.dumps(line) for line in lines)
+    request = lines[0]["request_id"]
+    [same] = running.kelpie("logs", "--request", request[:8], "-n", "1", "--json").stdout.splitlines()
+    assert json.loads(same)["request_id"] == request
+    none = running.kelpie("logs", "--run", "run-ffffffff")
+    assert (none.returncode, none.stdout) == (0, "") and "No such lines" in none.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error(running: Live) -> None:
+    running.kelpie("agents", "list")
+    script = "kelpie logs -n 1000 --json | head -1; echo ${PIPESTATUS[0]}"
+    done = subprocess.run(["bash", "-c", script], env=running.env, capture_output=True, text=True, timeout=60)
+    first, code = done.stdout.splitlines()
+    assert json.loads(first)["code"] and (code, done.stderr) == ("0", "")

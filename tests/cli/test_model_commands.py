@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.cli.commands.doctor_isolation import HOLDS, REFUSED
+from kelpie.cli.commands.operations.doctor_isolation import HOLDS, REFUSED
 from tests.cli.fake_ollama import EMBEDS, Ollama, fake_ollama
 from tests.cli.live import BIN, Live, live
 
@@ -95,7 +95,7 @@ def test_at_a_terminal_a_pull_has_a_bar(place: Live) -> None:
 def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolation(
     place: Live, ollama: Ollama
 ) -> None:
-    done = place.kelpie("doctor", env={"LETTA_PG_URI": "postgresql://letta"})
+    done = place.kelpie("doctor", "-v", env={"LETTA_PG_URI": "postgresql://letta"})
     assert done.returncode == 0, done.stdout
     assert "OLLAMA_BASE_URL" in done.stdout and ollama.url in done.stdout
     assert "LETTA_PG_URI" in done.stdout, "what Letta's users have set and Kelpie does not use is named"
@@ -128,4 +128,6 @@ def test_doctor_says_when_a_provider_or_the_server_is_down(tmp_path: Path) -> No
         done = place.kelpie("doctor", "--json")
         assert done.returncode == 1
         assert url in done.stdout
-        assert "kelpie/demo" in place.kelpie("models", "list").stdout, "the others are still there"
+        listed = place.kelpie("models", "list")
+        assert "kelpie/demo" in listed.stdout, "the others are still there"
+        assert "models of ollama are missing" in listed.stderr and url in listed.stderr

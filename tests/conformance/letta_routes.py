@@ -14,7 +14,6 @@ _LATER_SDK = {
     "mcp_servers.tools.run": MCP,
 }
 _LATER_PATHS = {
-    "/v1/_internal_search/cache-warm": MEANING,
     "/v1/embeddings/total_storage_size": MEANING,
     "/v1/mcp-servers/connect/{mcp_server_id}": MCP,
     "/v1/tools/mcp/oauth/callback": MCP,

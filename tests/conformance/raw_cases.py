@@ -106,6 +106,10 @@ CASES: dict[str, Callable[[Things], Asked]] = {
         {},
     ),
     # --- templates' rows
+    "POST /v1/_internal_search/cache-warm": lambda t: (
+        "/v1/_internal_search/cache-warm",
+        {"json": {"collection": "messages", "scope": {}}},
+    ),
     "POST /v1/_internal_templates/agents": lambda t: (
         "/v1/_internal_templates/agents",
         {"json": {"model": "kelpie/demo", "deployment_id": t.word(), **_TEMPLATE}},

@@ -26,6 +26,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "tool_egress": ("example.com, *.example.org", ("example.com", "*.example.org")),
     "tool_return_chars": ("60000", 60_000),
     "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
+    "allowed_origins": ("https://a.example, http://b.example:81", ("https://a.example", "http://b.example:81")),
     "trusted_proxies": ("10.0.0.5, 10.1.0.0/24", ("10.0.0.5", "10.1.0.0/24")),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {
@@ -113,7 +114,7 @@ def test_the_defaults_are_safe_and_within_their_own_bounds() -> None:
     settings = Settings()
     assert settings.host == "127.0.0.1", "nobody else may reach a server that nobody configured"
     assert not [name for name, spec in SETTINGS.items() if spec.secret and getattr(settings, name)]
-    assert settings.default_model == "kelpie/demo", "works without any key"
+    assert settings.default_model is None, "works without any key"
     for name, spec in SETTINGS.items():
         default = getattr(settings, name)
         if default is not None and spec.kind is not tuple:

@@ -22,6 +22,7 @@ from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.world import World
 
 PROVIDERS = tuple(offer.name for offer in ALL_OFFERS)
+REAL_MODEL = "SmolLM2 on this machine"
 SMALL = {
     "openai": ("gpt-4.1-mini", "gpt-4o-mini"),
     "anthropic": ("claude-haiku-4-5", "claude-3-5-haiku-latest"),
@@ -85,7 +86,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 def _outcomes(reporter: Any) -> Iterator[tuple[str, str]]:
     found = {kind: _live(reporter.stats.get(kind, [])) for kind in ("passed", "failed", "error", "skipped")}
-    for provider in (*PROVIDERS, "web"):
+    for provider in (*PROVIDERS, REAL_MODEL, "web"):
         ran = {kind: len(reports.get(provider, [])) for kind, reports in found.items() if kind != "skipped"}
         skipped = found["skipped"].get(provider, [])
         if any(ran.values()):
@@ -100,6 +101,7 @@ def _live(reports: list[Any]) -> dict[str, list[Any]]:
     for report in reports:
         if "tests/live/" in report.nodeid:
             names = report.nodeid.partition("[")[2].rstrip("]").split("-")
-            provider = next((name for name in names if name in PROVIDERS), "web")
+            other = REAL_MODEL if "test_real_model" in report.nodeid else "web"
+            provider = next((name for name in names if name in PROVIDERS), other)
             found.setdefault(provider, []).append(report)
     return found

@@ -36,6 +36,9 @@ class TransportHttp:
     def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
         return self._transport
 
+    async def listens(self, host: str, port: int) -> bool:
+        return True
+
 
 def world(http: Http | None = None) -> World:
     rng = random.Random(7)

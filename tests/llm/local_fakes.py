@@ -2,14 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import httpx
+
 from kelpie.llm.local.server import LocalServer
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.retry import RetryLimits
+from kelpie.world.http.port import NetworkHttp
 from tests.llm.fakes import EAGER, Behaviour, Heard, _read_request, answer, serving, world
 
 NOTHING_HERE = answer(b"404 page not found", 404, "text/plain")
@@ -69,6 +72,53 @@ async def local_server(
         yield server
     finally:
         await server.close()
+
+
+class MovedPorts(NetworkHttp):
+    """The network with other programs on some ports of this machine; on all others nobody listens."""
+
+    def __init__(self, servers: Mapping[int, str]) -> None:
+        super().__init__()
+        self._servers = servers
+        self.asked: list[int] = []  # ports, in order
+
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
+        return _MovedTransport(super().transport(public=public), self._servers)
+
+    async def listens(self, host: str, port: int) -> bool:
+        self.asked.append(port)
+        return port in self._servers
+
+
+class _MovedTransport(httpx.AsyncBaseTransport):
+    def __init__(self, inner: httpx.AsyncBaseTransport, servers: Mapping[int, str]) -> None:
+        self._inner = inner
+        self._servers = servers
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = httpx.URL(self._servers.get(request.url.port or 0, str(request.url)))
+        request.url = request.url.copy_with(host=url.host, port=url.port)
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def embedding(fake: LocalFake, vectors: Mapping[str, Sequence[float]]) -> None:
+    """Lets it embed: a text gets the vector of the first word below that it contains, any other text the last one."""
+
+    async def behave(writer: asyncio.StreamWriter) -> None:
+        asked = fake.asked("POST /v1/embeddings")[-1].body
+        data = [
+            {
+                "index": index,
+                "embedding": next((each for word, each in vectors.items() if word in text), [*vectors.values()][-1]),
+            }
+            for index, text in enumerate(asked["input"])
+        ]
+        await answer({"object": "list", "data": data, "model": asked["model"]})(writer)
+
+    fake.at("POST /v1/embeddings", behave)
 
 
 def ndjson(*objects: Any, end: str = "clean") -> Behaviour:

@@ -37,7 +37,7 @@ def llamacpp(fake: LocalFake) -> None:
             "modalities": {"vision": True, "audio": False},
         },
     )
-    fake.at("GET /v1/models", {"data": [{"id": "model.gguf", "meta": {"n_ctx_train": 131072}}]})
+    fake.at("GET /v1/models", {"data": [{"id": "/models/model.gguf", "meta": {"n_ctx_train": 131072}}]})
 
 
 def vllm(fake: LocalFake) -> None:
@@ -74,15 +74,15 @@ EXPECTED = {
         "old-one": (32768, False, False, False),
         "qwen3-8b": (32768, True, False, True),  # its name is known
     },
-    "llamacpp": {"model.gguf": (16384, True, True, True)},
+    "llamacpp": {"model": (16384, True, True, True)},
     "vllm": {"Qwen/Qwen3-8B": (20000, True, False, True), "adapter": (20000, True, False, False)},
     "localai": {"phi-4": (9000, True, True, False)},
     "openai": {"mystery": (5000, True, False, False)},
 }
 HIDDEN = {
-    "lmstudio": {"nomic-embed": "embeddings"},
+    "lmstudio": {"nomic-embed": "is an embedding model"},
     "llamacpp": {},
-    "vllm": {"bge-embed": "name"},
+    "vllm": {"bge-embed": "is an embedding model"},
     "localai": {"minilm": "is an embedding model", "whisper-1": "name"},
     "openai": {},
 }
@@ -135,7 +135,7 @@ async def test_ollama_with_real_windows_abilities_and_embedding_sizes():
     }
     assert all(model.structured_output and model.streaming and model.provider_type == "ollama" for model in found)
     assert [(each.handle, each.dimensions) for each in embeddings] == [("ollama/embed", 768)]
-    assert hidden == {"embed": "it is not a chat model: Ollama lists it for embedding"}
+    assert hidden == {"embed": "it is an embedding model"}
 
 
 async def test_an_older_ollama_tells_its_abilities_by_its_template():

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.conversations.messages import Image, Reasoning, Role, ToolCall, ToolReturn
-from kelpie.llm.openai.chat_request import WIRE, encode_message, encode_request, reasons
+from kelpie.llm.catalog.openai_traits import reasons
+from kelpie.llm.openai.chat_request import WIRE, encode_message, encode_request
 from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from tests.llm.fakes import asking, called, message, said, tool
 

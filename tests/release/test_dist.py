@@ -120,7 +120,7 @@ def test_the_installed_wheel_runs(released: Path, tmp_path: Path) -> None:
         _run([command, "server", "start"], tmp_path, env)
         try:
             with httpx.Client(base_url=environment.url, timeout=COMMAND_S, trust_env=False) as client:
-                assert client.get("/v1/health/").json()["version"] == __version__
+                assert client.get("/v1/health/").json()["kelpie_version"] == __version__
                 agent = client.post("/v1/agents/", json={"name": "first", "model": "kelpie/demo"}).json()
                 said = {"messages": [{"role": "user", "content": "hello"}]}
                 answer = client.post(f"/v1/agents/{agent['id']}/messages", json=said)

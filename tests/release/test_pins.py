@@ -1,8 +1,10 @@
 """Pins and their hashes: complete for every supported system, and the only thing that `make` installs."""
 
+import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -13,6 +15,8 @@ from release.pinned import ROOT, requirements
 from release.pins import PURPOSES, PinError, archives, check_wheels, purposes, rendered, versions
 
 FILES = {purpose: ROOT / f"requirements/{purpose}.txt" for purpose in PURPOSES}
+CLIENTS = [ROOT / f"requirements/{name}.txt" for name in ("letta-client-0.1", "agentic-learning")]
+LOCKS = [ROOT / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients")]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 VERSION = Version("1.0")
 SHA = "0" * 64
@@ -37,10 +41,19 @@ def test_nothing_is_lacking_on_any_supported_system() -> None:
 
 
 def test_no_registry_is_named() -> None:
-    lock = ROOT / "tests/typescript/package-lock.json"
-    for file in (*FILES.values(), REQUIREMENT, lock, ROOT / "constraints.txt", ROOT / "Makefile"):
+    for file in (*FILES.values(), *CLIENTS, *LOCKS, REQUIREMENT, ROOT / "constraints.txt", ROOT / "Makefile"):
         assert "://" not in file.read_text() and "index-url" not in file.read_text(), file
-    assert '"resolved"' not in lock.read_text() and lock.read_text().count('"integrity"') >= 1
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.parent.name)
+def test_every_package_of_npm_has_a_hash(lock: Path) -> None:
+    modules = {path: module for path, module in json.loads(lock.read_text())["packages"].items() if path}
+    assert modules
+    assert [path for path, module in modules.items() if "integrity" not in module or "resolved" in module] == []
+
+
+def test_the_clients_of_the_tests_have_hashes() -> None:
+    assert all(pin.hashes for file in CLIENTS for pin in requirements(file.read_text()))
 
 
 @pytest.mark.parametrize("target", [".venv/.installed-run", ".venv/.installed-test"])
@@ -51,11 +64,12 @@ def test_make_installs_nothing_without_a_hash(target: str) -> None:
     own = [each for each in installs if each.split()[-2:] == ["-e", "."]]
     assert len(own) == 1 and {"--no-deps", "--no-build-isolation"} <= set(own[0].split())
     others = [each for each in installs if each not in own]
-    assert len(others) == 3  # pip, the packages, the embedding model
+    clients = len(CLIENTS) if target.endswith("test") else 0
+    assert len(others) == 3 + clients  # pip, the packages, the embedding model
     for each in others:
         assert {"--require-hashes", "--no-deps", "--only-binary"} <= set(each.split()), each
         assert set(re.findall(r"-r (\S+)", each)) <= {
-            str(file.relative_to(ROOT)) for file in (*FILES.values(), REQUIREMENT)
+            str(file.relative_to(ROOT)) for file in (*FILES.values(), *CLIENTS, REQUIREMENT)
         }
     assert len(re.findall(r"\bnpm (?:install|ci)\b", told)) == told.count("npm ci ")
 

@@ -24,12 +24,12 @@ from kelpie.world.ids import RandomIds
 from tests.server.rig import SDK_HEADERS, client_of, make_agent, open_rig
 
 OPEN = ["/v1/health/", "/latest/health/", "/v1/ready/", "/v1/ready", "/latest/ready"]
+PAGES = ["/", "/docs", "/openapi.json", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/favicon.ico"]
 CLOSED = [
     "/v1/agents/",
     "/v1/nope",
-    "/openapi.json",
-    "/docs",
-    "/",
+    "/docs/",
+    "/docs/x",
     "/latest/agents/",
     "/v1/admin/users/",
     "/v1/health/x",
@@ -75,6 +75,12 @@ async def make_key(kelpie: Kelpie, **body: Any) -> dict[str, Any]:
 async def test_health_is_for_everyone(door: httpx.AsyncClient, path: str) -> None:
     answer = await door.get(path)
     assert answer.status_code == 200 and answer.json()["status"] == "ok"
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_pages_without_data_are_for_everyone(door: httpx.AsyncClient, path: str) -> None:
+    assert (await door.get(path)).status_code == 200
+    assert (await door.post(path, json={})).status_code == 405
 
 
 async def test_the_slashless_health_leads_to_the_other_one(door: httpx.AsyncClient) -> None:

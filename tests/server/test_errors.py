@@ -51,7 +51,7 @@ MODEL_CASES = {
     ModelFault.context_overflow: (400, "llm_context_overflow"),
     ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
     ModelFault.timeout: (504, "llm_timeout"),
-    ModelFault.connection: (500, "llm_error"),
+    ModelFault.connection: (503, "llm_error"),
     ModelFault.server: (500, "llm_error"),
     ModelFault.malformed: (500, "llm_error"),
 }
@@ -123,7 +123,7 @@ def test_a_validation_error_is_one_string_and_does_not_echo_megabytes() -> None:
     answer = errors.invalid_request([{"type": "list_type", "loc": ("body", "x"), "input": "y" * 1_000_000, "url": "u"}])
     body = json.loads(bytes(answer.body))
     assert answer.status_code == 422
-    assert set(body) == {"trace_id", "detail"}
+    assert set(body) == {"trace_id", "detail", "message"}
     assert body["detail"].startswith("[{'type': 'list_type', 'loc': ('body', 'x')")
     assert len(body["detail"]) < 1000 and "url" not in body["detail"]
 

@@ -1,6 +1,7 @@
 """One organization at full load and its neighbour: sandboxes, callbacks, and what a tool may ask for."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from kelpie.agent.maintenance import run_callbacks
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.confinement import MEGABYTE
+from kelpie.fairness import processor_time
 from kelpie.local import open_kelpie
+from kelpie.world.clock import SystemClock
 from tests.server.rig import client_of
 
 DEADLINE_S = 60.0
@@ -177,3 +180,19 @@ async def test_a_stored_tool_gets_what_is_allowed_and_its_failure_says_so(tmp_pa
             assert kelpie.settings.policy.quota.memory_bytes == 1024 * MEGABYTE
     finally:
         await kelpie.stop(0.0)
+
+
+async def test_an_organization_that_used_more_than_its_share_of_the_processor_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = itertools.count()
+    monkeypatch.setattr(processor_time, "ACTIVE_NS", 10**18)
+    monkeypatch.setattr(SystemClock, "monotonic_ns", lambda _: next(moments))
+    async with street(tmp_path, processor_share=0.05) as (client, (one, two), (agent, _)):
+        moments = itertools.count(next(moments), 100 * 10**9)  # each step takes so long
+        answered = await client.get(f"/v1/agents/{agent}", headers=one)
+        refused = await client.get(f"/v1/agents/{agent}", headers=one)
+        beside = await client.get("/v1/agents/", headers=two)
+    assert (answered.status_code, refused.status_code, beside.status_code) == (200, 429, 200)
+    assert "share of the server's processor time" in refused.json()["detail"]
+    assert int(refused.headers["retry-after"]) > 30

@@ -111,6 +111,7 @@ async def test_a_page_of_this_machine_may_and_is_told_so(client: httpx.AsyncClie
     }
     preflight = await client.options("/v1/agents/", headers=asked)
     assert preflight.status_code == 200 and preflight.headers["access-control-allow-origin"] == origin
+    assert answer.headers["access-control-allow-credentials"] == "true"
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/?name=%00", "/v1/blocks/?label_search=a%00b"])

@@ -142,6 +142,7 @@ async def nothing_to_follow(client: httpx.AsyncClient, puppet: Puppet) -> tuple[
 
 async def nothing_to_cancel_of_agent(client: httpx.AsyncClient, puppet: Puppet) -> tuple[int, str, dict[str, str]]:
     agent = await _agent(client)
+    assert (await client.post(f"/v1/agents/{agent}/messages", json={"input": "hi"})).status_code == 200
     answer = await client.post(f"/v1/agents/{agent}/messages/cancel", json={})
     return answer.status_code, _detail(answer), {"agent": agent}
 

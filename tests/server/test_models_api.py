@@ -12,7 +12,7 @@ from letta_client.types import EmbeddingModel, Model
 from kelpie.app import Kelpie
 from kelpie.core.settings.settings import Settings
 from kelpie.world.clock import SystemClock
-from kelpie.world.http.port import NetworkHttp
+from kelpie.world.http.port import Http, NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
@@ -34,14 +34,14 @@ SAID = {
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def served(tmp_path: Path, http: Http | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A whole Kelpie with the providers that the settings bring up."""
     world = World(
         SystemClock(),
         RandomIds(),
         random.Random(1),
         SqliteDatabase.open(tmp_path / "kelpie.db"),
-        NetworkHttp(),
+        http or NetworkHttp(),
         SystemProcesses(),
     )
     kelpie = Kelpie(world, Settings(data_dir=str(tmp_path), port=0, **settings))

@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
+from kelpie.core.access.callers import Caller
+from kelpie.core.ids import OrganizationId
 from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 from tests.server.test_background_api import ended, frames_of, resume
 from tests.server.test_repair_api import INSERT, RULE, repaired, sound
@@ -148,3 +150,30 @@ async def test_an_answer_that_was_acknowledged_survives_a_server_that_stops(
     async with open_rig(tmp_path) as (kelpie, puppet), client_of(kelpie) as client:
         assert (await ended(client, run["id"]))["stop_reason"] == "end_turn"
         assert await human(client, agent) == "Ada\ntea" and sound(puppet)
+
+
+async def test_what_waits_is_listed_for_all_conversations_and_for_one_agent(
+    client: httpx.AsyncClient, kelpie: Kelpie, puppet: Puppet, agent: str
+) -> None:
+    async def listed(path: str = "kelpie", **params: Any) -> list[dict[str, Any]]:
+        return (await client.get(f"/v1/{path}/approvals", params=params)).json()
+
+    assert await listed() == []
+    other = await make(client)
+    thread = await opened(client, agent)
+    first = await waits(client, puppet, f"/v1/agents/{agent}/messages")
+    await waits(client, puppet, f"/v1/conversations/{thread}/messages")
+    await waits(client, puppet, f"/v1/agents/{other}/messages")
+    assert [(each["agent_id"], each["conversation_id"]) for each in await listed()] == [
+        (other, "default"),
+        (agent, thread),
+        (agent, "default"),
+    ], "the newest first"
+    of_agent = await listed(f"agents/{agent}")
+    assert of_agent[1]["message_id"] == first["id"] and len(await listed(limit=1)) == 1
+    assert of_agent[1]["tool_calls"] == [{**first["tool_calls"][0], "waits_for": "approval"}]
+    elsewhere = Caller(organization_id=OrganizationId("org-00000000-0000-4000-8000-000000000009"))
+    assert await kelpie.api(elsewhere).pending_approvals.newest(None, 50) == []
+    puppet.script.append(said("Noted."))
+    await client.post(f"/v1/agents/{agent}/messages", json=answers(RULING))
+    assert [each["conversation_id"] for each in await listed(f"agents/{agent}")] == [thread]

@@ -58,6 +58,7 @@ from kelpie.fairness import fair_queue, fair_slots
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
+from kelpie.llm.routing.discovered_servers import DiscoveredServers
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.embeddings import Embeddings
@@ -400,6 +401,16 @@ def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> 
     patch.setattr(model_call.ModelCall, "_stream", stream)
 
 
+def a_search_for_model_servers_is_the_last_one(patch: pytest.MonkeyPatch) -> None:
+    look = DiscoveredServers.new
+
+    async def once(self: DiscoveredServers) -> list[Any]:
+        self._retry_s = float("inf")
+        return await look(self)
+
+    patch.setattr(DiscoveredServers, "new", once)
+
+
 def a_stream_that_was_cut_is_taken_for_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Assembly, "finished", property(lambda self: True))
 
@@ -571,6 +582,15 @@ def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyP
 
 def a_message_that_comes_again_is_not_known(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(duplicate_sends, "find", lambda *_: None)
+
+
+def a_message_that_others_followed_is_taken_for_a_repeat(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(duplicate_sends.runs, "has_newer", lambda *_: False)
+
+
+def a_turn_does_not_move_the_time_of_its_agent(patch: pytest.MonkeyPatch) -> None:
+    stays = {"updated_at": agent_rows.agents.c.updated_at}
+    patch.setattr(agent_rows, "_RECORD_RUN", agent_rows._RECORD_RUN.values(stays))
 
 
 def what_was_shown_and_lost_is_not_called_off(patch: pytest.MonkeyPatch) -> None:
@@ -803,7 +823,9 @@ MUTATIONS = (
     Mutation(a_rollback_does_not_look_at_the_version, _HISTORY, 2, 10, "on the version that was expected"),
     Mutation(the_newest_version_is_swept_too, _HISTORY, 0, 5, "the newest versions are kept"),
     Mutation(a_message_that_comes_again_is_not_known, _BEHIND, 1, 10),
-    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 3, 40, "a stream has the committed steps in order"),
+    Mutation(a_message_that_others_followed_is_taken_for_a_repeat, _BEHIND, 0, 10, "comes again is said once"),
+    Mutation(a_turn_does_not_move_the_time_of_its_agent, _BEHIND, 0, 3, "updated_at"),
+    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 0, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 0, 5),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 7, 20, "no change of the rules is lost"),
@@ -851,6 +873,13 @@ MUTATIONS = (
     Mutation(a_commit_that_failed_is_acknowledged, _FULL, 0, 15),
     Mutation(a_lost_group_is_not_replayed, _FULL, 0, 15),
     Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 0, 15),
+    Mutation(
+        a_search_for_model_servers_is_the_last_one,
+        "model-server-on-this-machine",
+        1,
+        10,
+        "the server recovers|no agent is bricked",
+    ),
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 2, 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 0, 5, "the mailbox is bounded"),
     Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 3, 6, "no place of the sandbox is lost"),
@@ -876,7 +905,7 @@ MUTATIONS = (
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 13, 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
-    Mutation(edits_are_told_to_nobody, _SHARED, 2, 10, "a prompt is not older than the last edit"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 5, 10, "a prompt is not older than the last edit"),
     Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE),
     Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 1, 20, "a live agent sees what is stored"),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),

@@ -50,6 +50,15 @@ def test_a_context_is_read_in_its_order(tx: Tx) -> None:
     assert contexts.ids(tx, ANN, "conv-other") == ()
 
 
+def test_a_context_in_pages_has_every_message_once(tx: Tx) -> None:
+    rows = [row(ANN, number) for number in range(10)]
+    messages.begin(tx, rows)
+    for size in (1, 3, 5, 10, 11):
+        pages = list(contexts.pages(tx, ANN, "", size))
+        assert [message.id for page in reversed(pages) for message in page] == [message.id for message in rows]
+        assert all(len(page) <= size for page in pages)
+
+
 def test_the_first_messages_are_history_and_can_be_followed(tx: Tx) -> None:
     messages.begin(tx, [row(ANN, 1), row(ANN, 2)])
     messages.append(tx, [row(ANN, 3)], "")

@@ -317,6 +317,13 @@ SIGNATURES = {
         False,
         "operation*:string path:string content:string start_line:integer lines:integer",
     ),
+    "web_search": (
+        "letta_builtin",
+        True,
+        "query*:string num_results:integer category:string include_text:boolean include_domains:array "
+        "exclude_domains:array start_published_date:string end_published_date:string user_location:string",
+    ),
+    "fetch_webpage": ("letta_builtin", True, "url*:string"),
     "working_memory_set": (
         "letta_core",
         False,

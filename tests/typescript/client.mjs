@@ -126,6 +126,25 @@ const sections = {
     assert.equal(done.messages[0].tool_return, "25");
   },
 
+  async clientTools() {
+    const parameters = { type: "object", properties: { at: { type: "string" } }, required: ["at"] };
+    const client_tools = [{ name: "look", description: "Looks on this machine", parameters }];
+    const agent = await made();
+    const body = { ...user("look at the sea"), client_tools, stream_tokens: true, include_pings: false };
+    const seen = [];
+    for await (const event of await client.agents.messages.stream(agent.id, body)) seen.push(event);
+    const asked = seen.filter((each) => each.message_type === "approval_request_message");
+    assert.equal(seen.find((each) => each.message_type === "stop_reason").stop_reason, "requires_approval");
+    const { name, tool_call_id } = asked[0].tool_call;
+    const told = asked.map((each) => each.tool_call.arguments ?? "").join("");
+    assert.deepEqual([name, JSON.parse(told)], ["look", { at: "sea" }]);
+    const answer = { type: "tool", tool_call_id, tool_return: "waves", status: "success" };
+    const approval = { messages: [{ type: "approval", approvals: [answer] }], client_tools };
+    const done = await client.agents.messages.create(agent.id, approval);
+    assert.deepEqual(types(done.messages), ["tool_return_message", "assistant_message"]);
+    assert.deepEqual([done.messages[0].tool_return, done.messages[1].content], ["waves", "Waves, then"]);
+  },
+
   async memory() {
     const agent = await made();
     await client.agents.blocks.update("human", { agent_id: agent.id, value: "Name: Bea" });

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from kelpie.actors.mailbox import Job
 from kelpie.core.errors import InvariantBroken, KelpieError
+from kelpie.fairness.processor_time import current_usage
 from kelpie.observe import logs
 
 H = TypeVar("H")
@@ -92,4 +93,10 @@ class Activation(Generic[H]):
 
 
 async def _run(work: Callable[[H], Awaitable[Any]], handler: H) -> Any:
+    if (usage := current_usage()) is not None:
+        return await usage.measure(_call(work, handler))
+    return await work(handler)
+
+
+async def _call(work: Callable[[H], Awaitable[Any]], handler: H) -> Any:
     return await work(handler)

@@ -11,42 +11,64 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
-from kelpie.cli.agent_lookup import UnknownAgent
-from kelpie.cli.commands import agents as agent_commands
-from kelpie.cli.commands import blocks as block_commands
-from kelpie.cli.commands import config as config_commands
-from kelpie.cli.commands import keys as key_commands
-from kelpie.cli.commands import logs as log_command
+from kelpie.cli.agent_lookup import find
+from kelpie.cli.command_line import Commands, Group
 from kelpie.cli.commands import models as model_commands
-from kelpie.cli.commands import runs as run_commands
-from kelpie.cli.commands import secrets as secret_commands
-from kelpie.cli.commands import tools as tool_commands
+from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.conversations import approvals as approval_commands
+from kelpie.cli.commands.conversations import messages as message_commands
+from kelpie.cli.commands.conversations import runs as run_commands
+from kelpie.cli.commands.memory import blocks as block_commands
+from kelpie.cli.commands.memory import passages as passage_commands
+from kelpie.cli.commands.operations import config as config_commands
+from kelpie.cli.commands.operations import keys as key_commands
+from kelpie.cli.commands.operations import logs as log_command
+from kelpie.cli.commands.operations import quotas as quota_command
+from kelpie.cli.commands.operations import secrets as secret_commands
+from kelpie.cli.commands.operations import server as server_commands
+from kelpie.cli.commands.tools import tools as tool_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
-from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
+from kelpie.cli.id_lookup import UnknownId
+from kelpie.cli.options import (
+    MARKUP,
+    AsJson,
+    MaybeAgent,
+    Url,
+    as_environment,
+    client,
+    examples,
+    flags,
+    group,
+    url_before_command,
+)
 from kelpie.cli.output import say
-from kelpie.core.errors import ConfigurationError
+from kelpie.cli.server.readable_settings import readable_settings
 from kelpie.world.files.data_dir import absolute_path
-from kelpie.world.files.settings_file import VARIABLE, check_exposure, load
+from kelpie.world.files.settings_file import VARIABLE, load, load_readable
 from kelpie.world.http.cli_client import ErrorResponse, Unreachable
 
 NOT_FOUND_STATUS = 404  # over HTTP
 
-kelpie = typer.Typer(
+kelpie = Commands(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Server and command line for stateful LLM agents with memory and tools.",
     epilog=examples("server start", "demo", "chat demo", "config show", "doctor"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-server = group("Start, stop and check the server.", "server start", "server status", "server stop")
 simulation = group(
     "Test the server in simulated time with injected faults.",
     "sim list",
     "sim search --seeds 1..20",
 )
-kelpie.add_typer(server, name="server")
+kelpie.add_typer(server_commands.commands, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(block_commands.commands, name="blocks")
+kelpie.add_typer(passage_commands.commands, name="passages")
+kelpie.add_typer(message_commands.commands, name="messages")
+kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(model_commands.commands, name="models")
@@ -61,10 +83,12 @@ def app(arguments: Sequence[str]) -> int:
     try:
         kelpie(list(arguments), prog_name="kelpie")
     except SystemExit as exit_:
+        if isinstance(exit_.__context__, BrokenPipeError):
+            return OK  # the reader of a pipe, such as `head`, has read enough
         return exit_.code if isinstance(exit_.code, int) else OK
     except Unreachable as error:
         return _report_error(error, NOT_RUNNING)
-    except UnknownAgent as error:
+    except UnknownId as error:
         return _report_error(error, NOT_FOUND)
     except ErrorResponse as error:
         if error.status != NOT_FOUND_STATUS:
@@ -88,10 +112,12 @@ def _show_version(asked: bool) -> None:
 def settings_of_all(
     config: Annotated[str | None, typer.Option(help="Settings file (KELPIE_CONFIG).")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Data directory of the server (KELPIE_DATA_DIR).")] = None,
+    url: Url = None,
     show_version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", "-v", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
+    url_before_command.set(url)
     # Settings are read from the environment, by this process and by those it starts.
     if config is not None:
         os.environ[VARIABLE] = config
@@ -105,67 +131,32 @@ def version() -> None:
     say(f"kelpie {__version__}")
 
 
-@server.command(epilog=examples("server start", "server start --port 9000 --set agents.block_limit=5000"))
-def start(
-    foreground: Annotated[
-        bool, typer.Option("--foreground", help="Run in the foreground and log to the terminal.")
-    ] = False,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (KELPIE_HOST).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on (KELPIE_PORT).")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Data directory (KELPIE_DATA_DIR).")] = None,
-    secure: Annotated[
-        bool, typer.Option("--secure", help="Require a password even on a loopback address (KELPIE_SERVER_SECURE).")
-    ] = False,
-    config: Annotated[str | None, typer.Option(help="Settings file (KELPIE_CONFIG).")] = None,
-    assign: Assign = None,
-) -> None:
-    """Start the server in the background and wait until it is ready."""
-    named = {"host": host, "port": port, "data_dir": data_dir, "secure": "true" if secure else None}
-    given = flags(named, assign or ())
-    if foreground:
-        from kelpie.cli.server.process import serve_here
-
-        raise typer.Exit(serve_here(given, config))
-    from kelpie.cli.server import control
-
-    found = load(given, config)
-    check_exposure(found, config)
-    os.environ |= as_environment(given)
-    if found.file is not None:
-        os.environ[VARIABLE] = found.file
-        say(f"Settings file: {found.file}", file=sys.stderr)
-    try:
-        raise typer.Exit(control.start(found.settings))
-    except ConfigurationError as error:
-        raise found.located(error) from error
-
-
-@server.command(epilog=examples("server stop"))
-def stop() -> None:
-    """Stop the server after running turns have finished."""
-    from kelpie.cli.server import control
-
-    raise typer.Exit(control.stop(load().settings))
-
-
-@server.command(epilog=examples("server status || kelpie server start", "server status --json"))
-def status(as_json: AsJson = False) -> None:
-    """Show whether the server is running. Exits with 0 if it is, with 3 if not."""
-    from kelpie.cli.server import status
-
-    raise typer.Exit(status.status(as_json=as_json))
-
-
-@kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
+@kelpie.command(epilog=examples("chat demo", "chat", "chat demo -m 'Hello!' --json", "chat demo < questions.txt"))
 def chat(
-    agent: Agent,
+    agent: MaybeAgent = None,
     message: Annotated[str | None, typer.Option("--message", "-m", help="Send this message and exit.")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
+    conversation: Annotated[
+        str | None, typer.Option(help="Continue this conversation (id or its first characters).")
+    ] = None,
+    as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Chat with an agent, at a prompt or from a pipe. Type /help at the prompt for commands."""
-    from kelpie.cli.commands import chat
+    """Chat with an agent, at a prompt or from a pipe. Without a name it is the newest agent."""
+    from kelpie.cli.commands.conversations import chat
 
-    raise typer.Exit(chat.chat(client(url), agent, message, absolute_path(load().settings.data_dir)))
+    if new and conversation:
+        raise typer.BadParameter("--new and --conversation exclude each other")
+    code = chat.chat(
+        client(url),
+        agent,
+        message,
+        absolute_path(load().settings.data_dir),
+        new=new,
+        conversation_id=conversation,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 @kelpie.command(epilog=examples("demo"))
@@ -176,31 +167,52 @@ def demo(url: Url = None) -> None:
     raise typer.Exit(demo.demo(client(url)))
 
 
-@kelpie.command(epilog=examples("doctor", "doctor --json", "doctor --isolation"))
+@kelpie.command(epilog=examples("doctor", "doctor -v", "doctor --isolation"))
 def doctor(
     isolation: Annotated[
         bool, typer.Option("--isolation", help="Only test the isolation of the sandbox on this machine.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the details of every check.")] = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Check settings, server, models and machine. Exits with 1 if a problem was found."""
-    from kelpie.cli.commands import doctor, doctor_isolation
+    from kelpie.cli.commands.operations import doctor, doctor_isolation
 
     if isolation:
         raise typer.Exit(doctor_isolation.isolation_only(as_json=as_json))
-    raise typer.Exit(doctor.doctor(load(), url, as_json=as_json))
+    found, wrong = load_readable()
+    url = url or url_before_command.get()
+    raise typer.Exit(doctor.doctor(found, wrong, url, as_json=as_json, verbose=verbose))
 
 
-@kelpie.command(epilog=examples("logs", "logs --follow", "logs -n 500 --level warning --json"))
+@kelpie.command(epilog=examples("logs", "logs --follow --agent demo", "logs -n 500 --level warning --json"))
 def logs(
     count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="Number of lines to show.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     level: Annotated[log_command.Level, typer.Option(help="Minimum level to show.")] = log_command.Level.debug,
+    agent: Annotated[str | None, typer.Option(help="Show only lines about this agent (name or id).")] = None,
+    run: Annotated[str | None, typer.Option(help="Show only lines about this run (its id or the start of it).")] = None,
+    request: Annotated[str | None, typer.Option(help="Show only lines of the request with this id.")] = None,
     as_json: AsJson = False,
+    url: Url = None,
 ) -> None:
     """Show the log of the background server."""
-    raise typer.Exit(log_command.logs(load().settings, count, follow=follow, level=level, as_json=as_json))
+    who = find(client(url), agent)["id"] if agent is not None and not agent.startswith("agent-") else agent
+    wanted = log_command.Filter(level, tuple(each for each in (who, run, request) if each))
+    raise typer.Exit(log_command.logs(readable_settings(), count, wanted, follow=follow, as_json=as_json))
+
+
+@kelpie.command(epilog=examples("quotas", "quotas --json"))
+def quotas(
+    organization: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of another organization; for the operator.")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Show the quotas of the organization and how much of them is used."""
+    quota_command.quotas(client(url), organization, as_json=as_json)
 
 
 @simulation.command("run", epilog=examples("sim run --scenario many-agents --seed 7"))

@@ -16,6 +16,12 @@ from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.output import say
 from kelpie.core.errors import KelpieError
 
+SYNONYMS = {
+    "status": ("server", "status"),
+    "ps": ("agents", "list"),
+    "serve": ("server", "start", "--foreground"),
+}
+
 
 def main() -> None:
     """Runs the command line and exits with its code."""
@@ -40,17 +46,19 @@ def _print_traceback(kind: type[BaseException], error: BaseException, frames: Tr
 
 
 def _dispatch(arguments: list[str]) -> int:
-    match arguments:
-        case ["version"] | ["--version"]:
+    match _without_synonym(arguments):
+        case ["version"] | ["--version"] | ["-v"]:
             say(f"kelpie {__version__}")
             return 0
         case ["server", "status"]:
             from kelpie.cli.server.status import status
 
+            _warn_of_unknown_variables()
             return status()
         case ["server", "status", "--json"]:
             from kelpie.cli.server.status import status
 
+            _warn_of_unknown_variables()
             return status(as_json=True)
         case ["server", "start", "--foreground"]:
             _prepare_to_serve()
@@ -66,8 +74,19 @@ def _dispatch(arguments: list[str]) -> int:
             # The shell is named, so typer must not look for one among the parents of this process.
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
             return _typed(arguments)
+        case typed:
+            return _typed(typed)
+
+
+def _without_synonym(arguments: list[str]) -> list[str]:
+    """The same command in the words of this program, if it begins with a word of another one."""
+    match arguments:
+        case ["help", *words]:
+            return [*words, "--help"]
+        case ["status" | "ps" | "serve" as word, *rest]:
+            return [*SYNONYMS[word], *rest]
         case _:
-            return _typed(arguments)
+            return arguments
 
 
 def _typed(arguments: list[str]) -> int:
@@ -76,7 +95,25 @@ def _typed(arguments: list[str]) -> int:
 
     gc.freeze()
     gc.enable()
+    if not _completes():
+        _warn_of_unknown_variables()
     return app(arguments)
+
+
+def _completes() -> bool:
+    """Checks whether a shell asks for completion, whose terminal must stay clean."""
+    return "_KELPIE_COMPLETE" in os.environ
+
+
+def _warn_of_unknown_variables() -> None:
+    from kelpie.core.settings.settings import VARIABLES
+
+    if all(name in VARIABLES or not name.startswith("KELPIE_") for name in os.environ):
+        return
+    from kelpie.core.settings.unknown_variables import described_all
+
+    for told in described_all(os.environ):
+        say(f"kelpie: warning: {told}", file=sys.stderr)
 
 
 def _prepare_to_serve() -> None:

@@ -1,14 +1,16 @@
 """Options that several commands share, and the client they reach the server with."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
+from kelpie.cli.command_line import Commands, Group
+from kelpie.cli.server.address import address
 from kelpie.cli.server.credential import credential
-from kelpie.cli.server.discovery import address
 from kelpie.core.errors import InvalidInput, KelpieError
 from kelpie.core.settings.settings import KEYS, SETTINGS
 from kelpie.world.files.settings_file import Flags, load
@@ -18,6 +20,10 @@ CALL_S = 10.0
 COMPLETE_S = 2.0
 MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
 NAMES_MAX = 50
+DEFAULT_CONVERSATION = "default"  # its name in paths
+
+# `--url` is understood before the command and after it; the one after it counts.
+url_before_command: ContextVar[str | None] = ContextVar("url_before_command", default=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="Server URL. Defaults to the server running in the data directory.")]
@@ -52,16 +58,25 @@ def _keys(incomplete: str) -> list[str]:
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 
 
+def complete_key(incomplete: str) -> list[str]:
+    """Shell completion of settings without a value."""
+    return [key for key in KEYS if key.startswith(incomplete)]
+
+
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
+MaybeAgent = Annotated[
+    str | None,
+    typer.Argument(help="Name or id of the agent. Defaults to the newest agent.", autocompletion=_agent_names),
+]
 Assign = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Setting as `KEY=VALUE` (repeatable).", autocompletion=_keys),
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting (repeatable).", autocompletion=_keys),
 ]
 
 
-def group(help: str, *commands: str) -> typer.Typer:
+def group(help: str, *commands: str) -> Commands:
     """A command group, with examples."""
-    return typer.Typer(help=help, epilog=examples(*commands), no_args_is_help=True, rich_markup_mode=MARKUP)
+    return Commands(cls=Group, help=help, epilog=examples(*commands), no_args_is_help=True, rich_markup_mode=MARKUP)
 
 
 def examples(*commands: str) -> str:
@@ -72,9 +87,10 @@ def examples(*commands: str) -> str:
 
 
 def client(url: str | None, timeout_s: float = CALL_S) -> Client:
-    """A client of the chosen server, with the key or password that is set. Raises ConfigurationError."""
+    """A client of the chosen server, with the key or password that is set. Raises ConfigurationError, Unreachable."""
     found = load()
-    return Client(url or address(found.settings), timeout_s, credential(found, url))
+    url = url or url_before_command.get()
+    return Client(url or address(found), timeout_s, credential(found, url))
 
 
 def path(*parts: str) -> str:
@@ -82,7 +98,7 @@ def path(*parts: str) -> str:
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -> Flags:
+def flags(named: Mapping[str, str | None], assignments: Sequence[str] = ()) -> Flags:
     """Options by settings field, and `KEY=VALUE` of `--set`. Raises InvalidInput for an unknown key."""
     given = {field: (f"--{field.replace('_', '-')}", str(value)) for field, value in named.items() if value is not None}
     for assignment in assignments:
@@ -90,7 +106,9 @@ def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -
         if not equals:
             raise InvalidInput("--set", f"expected KEY=VALUE such as server.port=9000, got '{assignment[:80]}'")
         if key not in KEYS:
-            raise InvalidInput("--set", f"there is no setting '{key[:80]}'; see `kelpie config show`")
+            from kelpie.core.settings.toml_text import nearest_key
+
+            raise InvalidInput("--set", f"there is no setting '{key[:80]}'; {nearest_key(key)}")
         given[KEYS[key]] = (f"--set {key}", value)
     return given
 

@@ -1,4 +1,4 @@
-"""Output of commands: JSON on request, a table on a terminal, plain aligned lines everywhere else.
+"""Output of commands: JSON on request, a table that fits on a terminal, complete and plain lines everywhere else.
 
 Names and texts come from others: control and bidirectional characters in them never reach the terminal. No other module
 of the command line prints by itself; a test looks for that. The terminal library is loaded late.
@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from kelpie.core.printable_text import escaped_json, on_one_line, readable
 
 CELL_CHARS_MAX = 200
+PADDED_MAX = 80
 
 
 def say(text: str = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
@@ -25,18 +26,31 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     print(escaped_json(json.dumps(value, indent=indent, ensure_ascii=False)))
 
 
-def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str = "") -> None:
-    """Prints rows under their headings; `nothing` is printed when there are none."""
-    cells = [[cell(value) for value in row] for row in rows]
-    if not cells:
-        say(nothing, file=sys.stderr)
-    elif not (sys.stdout.isatty() and _print_table(columns, cells)):
-        _print_plain(columns, cells)
+def print_list(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str = "", *, spare: Sequence[str] = ()
+) -> None:
+    """Prints records under their headings, one a line; `nothing` is printed when there are none.
+
+    On a terminal ids are short, times are ages and long texts are cut. Where that is still too wide, the columns that
+    `spare` names are left out first.
+    """
+    _print_table(columns, rows, nothing, spare, wrap=False)
+
+
+def print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str = "", *, spare: Sequence[str] = ()
+) -> None:
+    """Prints a table of texts, which are wrapped on a terminal instead of cut; otherwise as `print_list`."""
+    _print_table(columns, rows, nothing, spare, wrap=True)
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """Prints names and values, one a line; empty ones are left out."""
-    shown = {name: cell(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    """Prints names and values, one a line; empty ones are left out. On a terminal times come with their age."""
+    shown = {name: _line(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    if sys.stdout.isatty():
+        from kelpie.cli.terminal_table import with_ages
+
+        shown = with_ages(shown)
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
         say(f"{name:<{width}}  {value}")
@@ -75,24 +89,37 @@ def counted(what: str, total: int) -> Generator[Callable[[], None]]:
 
 def cell(value: Any) -> str:
     """A value on one line, cut if it is long."""
+    text = _line(value)
+    return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}…"
+
+
+def _line(value: Any) -> str:
+    """A value on one line, complete."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         value = ", ".join(str(item) for item in value)
-    text = on_one_line(str(value)).strip()
-    return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}…"
+    return on_one_line(str(value)).strip()
 
 
-def _print_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
-    from kelpie.cli.terminal import print_table
+def _print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str, spare: Sequence[str], *, wrap: bool
+) -> None:
+    if not rows:
+        say(nothing, file=sys.stderr)
+    elif sys.stdout.isatty():
+        from kelpie.cli.terminal_table import print_fitted
 
-    return print_table(columns, cells)
+        print_fitted(columns, [[cell(value) or "-" for value in row] for row in rows], spare, wrap=wrap)
+    else:
+        _print_plain(columns, [[_line(value) or "-" for value in row] for row in rows])
 
 
 def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Prints complete lines; a column is padded up to a width, so that one long text does not blow up all lines."""
     lines = [[name.upper() for name in columns], *cells]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [min(PADDED_MAX, max(len(line[place]) for line in lines)) for place in range(len(columns))]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())

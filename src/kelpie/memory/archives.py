@@ -37,6 +37,8 @@ from kelpie.storage.archives.passage_search import FoundPassages
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
+VECTORS_MAX = 200  # per answer: a long list of large vectors would not fit into memory
+
 
 class Archives:
     """Archives and passages of the caller's organization."""
@@ -49,9 +51,9 @@ class Archives:
         self._organization = caller.organization_id
 
     async def create(self, new: NewArchive) -> tuple[Archive, Progress]:
-        """Makes an archive that no agent uses yet. Raises InvalidInput or NotFound for its embedding model."""
-        if new.embedding is not None:
-            await self._models.resolve_embedding(new.embedding)
+        """Makes an archive that no agent uses yet. Raises InvalidInput, NotFound or ModelError for its embedding
+        model."""
+        embedding = new.embedding and (await self._models.resolve_embedding(new.embedding)).handle
         now = self._world.clock.now()
         archive = Archive(
             id=self._world.ids.new(ArchiveId),
@@ -59,7 +61,7 @@ class Archives:
             created_at=now,
             updated_at=now,
             description=new.description,
-            embedding=new.embedding,
+            embedding=embedding,
             embedding_chunk_size=new.embedding_chunk_size,
             organization_id=self._organization,
             created_by_id=self._user,
@@ -80,7 +82,7 @@ class Archives:
         """Changes name, description or embedding model; new vectors are made in the background, and the old ones serve
         until all are there. Raises NotFound, InvalidInput."""
         if changes.get("embedding") is not None:
-            await self._models.resolve_embedding(changes["embedding"])
+            changes = {**changes, "embedding": (await self._models.resolve_embedding(changes["embedding"])).handle}
         now, default = self._world.clock.now(), await self._embeddings.default()
 
         changes = {name: cleaned(value) if isinstance(value, str) else value for name, value in changes.items()}
@@ -148,7 +150,8 @@ class Archives:
             return archive
 
         archive = await self._world.database.transact(write)
-        return archive, sorted(made, key=lambda passage: passage.created_at)
+        embedded = [_embedded(passage, meant) if at < VECTORS_MAX else passage for at, passage in enumerate(made)]
+        return archive, sorted(embedded, key=lambda passage: passage.created_at)
 
     async def remember(self, agent_id: AgentId, new: NewPassage) -> tuple[Archive, Passage]:
         """Stores a passage in the agent's archive, which is made when it has none. Raises NotFound, InvalidInput."""
@@ -169,9 +172,14 @@ class Archives:
             archive = rows.get(tx, self._organization, rows.ensure(tx, agent_id, fresh, now))
             stored = replace(made, archive_id=archive.id)
             passages.insert(tx, stored, meant.vectors.get(stored.text, ()))
-            return archive, stored
+            return archive, _embedded(stored, meant)
 
         return await self._world.database.transact(write)
+
+    async def vectors(self, ids: Sequence[PassageId]) -> Mapping[str, bytes]:
+        """The vectors of passages as 32-bit floats, by passage; of a limited number of them."""
+        some = ids[:VECTORS_MAX]
+        return await self._world.database.read(lambda tx: vector_rows.values_of(tx, "passage", some))
 
     async def _vectors_of(self, archive: Archive, texts: Sequence[str]) -> QueryVectors:
         """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
@@ -250,6 +258,12 @@ class Archives:
     async def page(self, query: ArchiveQuery) -> list[Archive]:
         """Raises NotFound for an unknown cursor, and InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
+
+
+def _embedded(passage: Passage, meant: QueryVectors) -> Passage:
+    """The passage with its vector, of the model that is meant for its archive."""
+    vectors = meant.vectors.get(passage.text)
+    return replace(passage, vector=vectors[-1].values) if vectors else passage
 
 
 def _checked(field: str, text: str) -> str:

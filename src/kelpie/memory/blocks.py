@@ -19,6 +19,7 @@ from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.memory.text_edits import cleaned
 from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.agents import groups
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks as rows
@@ -188,9 +189,11 @@ class Blocks:
 
     async def _change(self, agent_id: AgentId, change: Callable[[Tx], tuple[AgentId, ...]]) -> AgentView:
         """Commits a change, then makes the agent and the others it returns reload."""
+        now = self._world.clock.now()
 
         def write(tx: Tx) -> tuple[AgentView, tuple[AgentId, ...]]:
             others = change(tx)
+            agent_rows.touch(tx, agent_id, now)
             return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring), others
 
         view, others = await self._world.database.transact(write)

@@ -211,6 +211,22 @@ def _changed(tx: Connection, kind: Kind, scope: str, *, rewrites: int, models: S
         tx.execute(_MIX, {**wanted, "other_model": model})
 
 
+_VALUES = (
+    select(_I.item_id, _V.vector, _V.checksum)
+    .join_from(search_items, search_vectors, (_V.item == _I.id) & (_V.model == _I.model))
+    .where(_I.kind == bindparam("the_kind"), _I.item_id.in_(bindparam("ids", expanding=True)))
+)
+
+
+def values_of(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> dict[str, bytes]:
+    """The vectors of items as 32-bit floats, each of the model it was last embedded by; damaged ones are left out."""
+    found: dict[str, bytes] = {}
+    for start in range(0, len(item_ids), _CHUNK):
+        rows = tx.execute(_VALUES, {"the_kind": kind, "ids": list(item_ids[start : start + _CHUNK])})
+        found |= {row.item_id: row.vector for row in rows if crc32(row.vector) == row.checksum}
+    return found
+
+
 def _rows(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> list[Any]:
     found: list[Any] = []
     for start in range(0, len(item_ids), _CHUNK):

@@ -3,24 +3,24 @@
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
 from kelpie.server.edge.authentication import AuthenticationMiddleware
 from kelpie.server.edge.cell_listener import CellServer
+from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
 from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
 from kelpie.server.http.body_limits import BodyLimits
-from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
+    approvals,
     block_history,
     checkpoints,
     data,
     encryption,
     facts,
+    ids,
     keys,
     permissions,
     sandbox,
@@ -51,6 +51,7 @@ from kelpie.server.letta.runs import internal_routes, job_routes, step_routes
 from kelpie.server.letta.runs import routes as runs
 from kelpie.server.letta.tools import routes as tools
 from kelpie.server.letta.tools import run_routes, sandbox_routes
+from kelpie.server.pages import registration as pages
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -59,8 +60,6 @@ _ABOUT = (
     "A server for stateful LLM agents with memory and tools. It implements the Letta V1 REST API, so `letta-client` "
     "works with it. Routes and fields marked (Kelpie) are additions."
 )
-_LOCAL_ORIGIN = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
-_ANY_ORIGIN = ".*"  # no page has a credential unless it was given one: there are no cookies
 
 _ROUTERS = (
     messages.router,  # the first is the cheapest to reach, and nothing is asked for as often
@@ -113,6 +112,9 @@ _ROUTERS = (
     access_token_routes.router,
     auth_routes.router,
     agent_care.router,
+    approvals.router,
+    approvals.agent_router,
+    ids.router,
     keys.router,
     spending.router,
     facts.router,
@@ -127,16 +129,18 @@ _ROUTERS = (
 
 def create_app(kelpie: "Kelpie") -> FastAPI:
     """The application over a `Kelpie` that its caller starts and stops."""
-    app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
+    app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, openapi_url=None)
     app.state.api = kelpie.api
     app.state.why_not_ready = kelpie.why_not_ready
     app.state.authenticator = kelpie.runtime.authenticator
     for router in _ROUTERS:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
-    app.add_api_route("/", _to_docs, include_in_schema=False)
+    app.state.models_configured = lambda: kelpie.runtime.models.configured
+    pages.register(app)
     errors.register(app)
     missing_routes.register(app)
     settings = kelpie.settings
+    origins = AllowedOrigins(settings.allowed_origins)
     # The middleware added last is the first to see a request.
     runtime = kelpie.runtime
     app.add_middleware(
@@ -145,15 +149,11 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         passports=runtime.passports,
         api=kelpie.api,
         quotas=runtime.quotas,
+        processor_time=runtime.processor_time,
+        pages=pages.OPEN_PATHS,
     )
     app.add_middleware(LatestPrefix)
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origin_regex=_ANY_ORIGIN if settings.protected else _LOCAL_ORIGIN,
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=["X-Request-Id", MODE_HEADER, NOTE_HEADER],
-    )
+    app.add_middleware(CrossOrigin, allowed=origins, protected=settings.protected)
     app.add_middleware(
         RequestGuard,
         hosts=[settings.host],
@@ -162,6 +162,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         ),
         stall_s=settings.stall_s,
         protected=settings.protected,
+        origins=origins,
     )
     app.add_middleware(RequestLog, ids=kelpie.world.ids)
     kelpie.connect_api(CellServer(app).serve)
@@ -178,7 +179,3 @@ class LatestPrefix:
         if scope["type"] == "http" and scope["path"].startswith("/latest/"):
             scope = {**scope, "path": f"/v1/{scope['path'].removeprefix('/latest/')}"}
         await self._app(scope, receive, send)
-
-
-async def _to_docs() -> Response:
-    return RedirectResponse("/docs")

@@ -88,9 +88,11 @@ _KINDS = ("open", "step", "reply", "ask", "answers", "result", "recover", "compa
 _JOURNAL = tuple(f"journal.{kind}" for kind in _KINDS)
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
-    Fault.storage_write_fail: (*_JOURNAL, *_TOLD),
+    Fault.storage_write_fail: (*_JOURNAL, *_TOLD, "stream.previews", "stream.previews.told"),
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
-    Fault.storage_latency: (  # between one read and its answer, which is old by then
+    Fault.storage_latency: (  # between one read or write and its answer, which is old by then
+        "write.cancel",
+        "write.journal",
         "read.permissions",
         "read.usage",
         "read.spending",

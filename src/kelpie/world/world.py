@@ -1,6 +1,7 @@
 """One object with everything the product needs from the outside world."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kelpie.world.cells.port import Cells
@@ -17,6 +18,10 @@ from kelpie.world.workers.port import Workers
 from kelpie.world.workers.processes import ProcessWorkers
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     clock: Clock
@@ -31,4 +36,5 @@ class World:
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
     workspaces: Workspaces | None = None  # None: agents have no files of their own
     memory_bytes: int = 16 * 1024**3  # of this machine
+    lacks_files: Callable[[], bool] = _never  # True if no further file can be opened
     keyring: Keyring = field(default_factory=Keyring)  # without a key no secret can be stored

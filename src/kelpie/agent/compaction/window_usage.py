@@ -78,7 +78,7 @@ def of_agent(tx: Tx, agent_id: AgentId, conversation: str, now: Micros) -> Windo
     """The overview of one of an agent's conversations, in a bounded number of statements. Raises NotFound."""
     loaded = loaded_agent.load_thread(tx, agent_id, conversation)
     agent = loaded.agent
-    memory, facts = prompt_rendering.memory_parts(agent, loaded.blocks, now)
+    memory, facts = prompt_rendering.memory_parts(agent, loaded.blocks, now, conversation)
     spec = spec_for(agent)
     return WindowUsage(
         agent=agent,

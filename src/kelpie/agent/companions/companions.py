@@ -4,7 +4,7 @@ A companion shares all blocks of the agent it works for, has one of its own that
 by a group. It is created in the transaction that creates or changes the other, and deleted with it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition import creation, first_messages
@@ -70,7 +70,8 @@ def create(tx: Tx, main: Agent, shared: tuple[Block, ...], prepared: PreparedCom
     )
     names = creation.own_tools(new, spec_of(new.agent_type))
     attached = agent_changes.find_tools(tx, main.organization_id, names, ())
-    agent = creation.make_agent(new, prepared.agent_id, main.model, attached, prepared.now, prepared.caller)
+    model = replace(main.model, inner_thoughts=False)
+    agent = creation.make_agent(new, prepared.agent_id, model, attached, prepared.now, prepared.caller)
     agents.create(tx, agent)
     own = () if any(block.label == LABEL for block in shared) else prepared.persona
     blocks.give_to_new(tx, agent.id, own, Author(AuthorKind.system))

@@ -30,7 +30,10 @@ _PLAIN = frozenset(
         "last_run_duration_ms", "last_stop_reason", "budget", "facts", "permits", "quota",
     }
 )  # fmt: skip
-MODEL_FIELDS = ("model", "context_window_limit", "max_tokens", "model_settings", "parallel_tool_calls")
+MODEL_FIELDS = (
+    "model", "context_window_limit", "max_tokens", "model_settings", "parallel_tool_calls", "reasoning",
+    "max_reasoning_tokens", "inner_thoughts",
+)  # fmt: skip
 _ALSO_SETTINGS = {"max_tokens": "max_output_tokens", "parallel_tool_calls": "parallel_tool_calls"}
 _RELATIONS = frozenset({"tool_ids", "block_ids", "identity_ids", "secrets", "message_ids"})
 _CHECKED = {"name": creation.check_name, "timezone": creation.check_timezone}
@@ -54,6 +57,7 @@ def new_model(
         "max_tokens": old.max_tokens if same else None,
         "parallel_tool_calls": old.parallel_tool_calls,
         "model_settings": _without_overridden(old.settings, changes) if same else None,
+        "inner_thoughts": old.inner_thoughts,
     }
     given = {name: changes[name] for name in MODEL_FIELDS if name in changes and name != "model"}
     if given.get("model_settings") is not None:
@@ -79,6 +83,8 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         raise InvalidInput(unknown[0], "this field cannot be changed")
     columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
     columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
+    if columns.get("tool_rules") is not None:
+        columns["tool_rules"] = creation.distinct_rules(columns["tool_rules"])
     stored = agent.compaction_settings or compaction_settings.made(None, agent.model.handle)
     compaction = dict(stored)
     if model is not None:

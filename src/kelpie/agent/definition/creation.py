@@ -3,7 +3,6 @@
 Pure but for looking models up; ids and times are passed in.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from kelpie.core.memory.blocks import DEFAULT_LIMIT, Block, NewBlock
 from kelpie.core.time import Micros
 from kelpie.core.tools import environment_variables
 from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.llm.catalog.thinking_defaults import BUDGET_TOKENS_MIN
 from kelpie.llm.provider.interface import ModelInfo
 from kelpie.memory import blocks
 from kelpie.tools.builtin import MULTI_AGENT
@@ -33,7 +33,8 @@ CONTEXT_WINDOW_DEFAULT_MAX = 128_000
 NAME_CHARS_MAX = 1_000
 SUBAGENT_TAG = "role:subagent"
 SENT = "Sent message successfully."
-_NAME = re.compile(r"[\w '\-]+", re.UNICODE)
+_JOINERS = "\u00a0\u200c\u200d\u3000"  # invisible, but parts of names in many languages and of emoji
+_NO_STRICT_TOOLS = frozenset({"anthropic", "kelpie", "ollama"})  # provider types whose wire format has no such setting
 _BASE_TYPES = frozenset({ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core})
 _NO_BASE_RULES = ("claude-4-sonnet", "claude-3-5-sonnet", "gpt-5", "gemini-2.5-pro")
 # context window up to -> (files open at once, characters of each that are shown)
@@ -45,9 +46,11 @@ _FILE_WINDOW_LARGEST = (15, 40_000)
 
 
 def check_name(name: str) -> str:
-    """Raises InvalidInput for a name that could not be shown or typed."""
-    if len(name) > NAME_CHARS_MAX or (name and not _NAME.fullmatch(name)):
-        raise InvalidInput("name", f"use letters, digits, spaces, ' and -, at most {NAME_CHARS_MAX} characters")
+    """Raises InvalidInput for a name that is too long or could not be shown."""
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidInput("name", f"has {len(name)} characters; use at most {NAME_CHARS_MAX}")
+    if not all(char.isprintable() or char in _JOINERS for char in name):
+        raise InvalidInput("name", "contains a line break or another control character; remove it")
     return name
 
 
@@ -65,6 +68,7 @@ def check_timezone(name: str) -> str:
 def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONTEXT_WINDOW_DEFAULT_MAX) -> ModelChoice:
     """Model choice of an agent: the client's settings over the model's own. Raises InvalidInput."""
     settings = {**info.settings, **_applicable_settings(info, new.get("model_settings") or {})}
+    settings |= _switched_thinking(info, new)
     window = new.get("context_window_limit") or min(info.context_window, window_max)
     if window < 1:
         raise InvalidInput("context_window_limit", "must be a positive number of tokens")
@@ -74,10 +78,25 @@ def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONT
         handle=info.handle,
         context_window=window,
         max_tokens=limit,
-        temperature=settings.get("temperature", 1.0),
+        temperature=settings.get("temperature", info.temperature),
         parallel_tool_calls=bool(parallel),
         settings=settings,
+        inner_thoughts=False if new.get("reasoning") is False else new.get("inner_thoughts"),
     )
+
+
+def _switched_thinking(info: ModelInfo, new: Mapping[str, Any]) -> dict[str, Any]:
+    """The thinking setting by Letta's older switches, for models that have one. Raises InvalidInput."""
+    if "thinking" not in info.settings:
+        return {}
+    budget = new.get("max_reasoning_tokens")
+    if new.get("reasoning") is False:
+        return {"thinking": {"type": "disabled"}}
+    if not budget or not info.reasoning:
+        return {}
+    if budget < BUDGET_TOKENS_MIN:
+        raise InvalidInput("max_reasoning_tokens", f"{info.handle} needs at least {BUDGET_TOKENS_MIN}")
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _applicable_settings(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,9 +104,8 @@ def _applicable_settings(info: ModelInfo, given: Mapping[str, Any]) -> dict[str,
     API; otherwise only those that all providers have."""
     meant = given.get("provider_type", info.provider_type)
     own = meant == info.provider_type or (meant == "openai" and info.provider_type != "anthropic")
-    return {
-        name: value for name, value in given.items() if name != "provider_type" and (own or name in _COMMON_SETTINGS)
-    }
+    left_out = {"provider_type", "strict"} if info.provider_type in _NO_STRICT_TOOLS else {"provider_type"}
+    return {name: value for name, value in given.items() if name not in left_out and (own or name in _COMMON_SETTINGS)}
 
 
 def file_window(context_window: int) -> tuple[int, int]:
@@ -121,8 +139,20 @@ def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:
     )
 
 
+def distinct_rules(rules: Sequence[ToolRule]) -> tuple[ToolRule, ...]:
+    """The rules, each once: equal ones have the same type, tool and options; the order of children is free."""
+    found: dict[bytes, ToolRule] = {}
+    for rule in rules:
+        options = dict(rule.options)
+        if "children" in options:
+            options["children"] = sorted(set(options["children"]))
+        key = orjson.dumps((rule.type, rule.tool_name, options), option=orjson.OPT_SORT_KEYS)
+        found.setdefault(key, rule)
+    return tuple(found.values())
+
+
 def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
-    rules = list(new.tool_rules or ())
+    rules = list(distinct_rules(new.tool_rules or ()))
     base = base_rules(tools) if wants_base_rules(new, spec, model) else ()
     approvals = tuple(ToolRule("requires_approval", t.name) for t in tools if t.default_requires_approval)
     for rule in (*base, *approvals):

@@ -114,7 +114,7 @@ def _ended(data: Mapping[str, Any]) -> TurnEnded:
         Usage(**data["usage"]),
         data["step_count"],
         data["context_tokens"],
-        _error(data["error"]),
+        recorded_error(data["error"]) if data["error"] is not None else None,
         data["detail"],
         tuple(RunId(run_id) for run_id in data.get("run_ids", ())),
         data.get("budget"),
@@ -127,10 +127,8 @@ def _compacting(data: Mapping[str, Any]) -> Compacting:
     return Compacting(RunId(data["run_id"]), data["event_id"], data["at"], step_id, *facts)
 
 
-def _error(told: Mapping[str, Any] | None) -> KelpieError | None:
+def recorded_error(told: Mapping[str, Any]) -> KelpieError:
     """The recorded failure of a run, as the error that it was."""
-    if told is None:
-        return None
     kind, message = str(told["type"]), str(told["message"])
     if kind in _FAULTS:
         return ModelError(ModelFault(kind), message, detail=told.get("detail"), hint=told.get("hint"))

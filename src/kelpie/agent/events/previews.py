@@ -11,6 +11,7 @@ import orjson
 
 from kelpie.agent.events.partial_json import StringField
 from kelpie.agent.events.turn_events import AnswerDelta, CallDelta, ThoughtDelta, TurnEvent
+from kelpie.agent.prompt.agent_types import Thoughts
 from kelpie.agent.prompt.rendering import THINKING, read_object
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
@@ -39,14 +40,15 @@ class Preview:
         message_id: MessageId,
         step_id: StepId,
         at: Micros,
-        inner_thoughts: bool,
+        thoughts: Thoughts,
         emit: Callable[[TurnEvent], None],
         waiting: AbstractSet[str] = frozenset(),  # the tools whose calls wait for an approval or the client
     ) -> None:
         self._message_id = message_id
         self._step_id = step_id
         self._at = at
-        self._inner_thoughts = inner_thoughts
+        self._thoughts = thoughts
+        self._speaks_in_calls = thoughts is not Thoughts.plain
         self._emit = emit
         self._waiting = waiting
         self._kinds: list[str] = []  # the parts of the message so far, in order
@@ -59,8 +61,9 @@ class Preview:
         self.started = True
         match delta:
             case TextDelta():
-                alone = self._inner_thoughts and not self._thinks  # no call has brought a thought that stands before it
-                self._answer(delta.text, 0 if alone else self._part("answer"))
+                # In a reply without calls no thought stands before the text.
+                alone = self._thoughts is Thoughts.in_calls and not self._thinks
+                self._answer(delta.text, 0 if alone else self._part("text"))
             case ReasoningDelta(hidden=True):
                 self._hide(delta.text)
             case ReasoningDelta():
@@ -70,7 +73,7 @@ class Preview:
 
     def finish(self) -> None:
         """Emits what was held back until the call was complete."""
-        if not self._inner_thoughts:
+        if not self._speaks_in_calls:
             return
         for call in self._calls.values():
             if call.answer is None:
@@ -86,22 +89,23 @@ class Preview:
         call = self._calls.get(delta.index)
         if call is None:
             call = self._calls[delta.index] = _Call(delta.id or f"call_{delta.index}", delta.name or "")
-            if not self._inner_thoughts:
+            if not self._speaks_in_calls:
                 self._emit_call(call, name=call.name)
         call.arguments += delta.arguments
         if not delta.arguments:
             return
-        if not self._inner_thoughts:
+        if not self._speaks_in_calls:
             self._emit_call(call, arguments=delta.arguments)
             return
-        if thought := call.thought.feed(delta.arguments):
+        if self._thoughts is not Thoughts.off and (thought := call.thought.feed(delta.arguments)):
             self._thought(thought, native=False)
         if call.answer is not None and (text := call.answer.feed(delta.arguments)):
             self._answer(text, self._part("answer"))
 
     def _part(self, kind: str) -> int:
-        if self._inner_thoughts:  # the stored message has its thoughts first, in whatever order they came
-            return 0 if kind == "thought" else 1 + self._hidden
+        if self._thoughts in (Thoughts.in_calls, Thoughts.native):  # thoughts are stored first, however they came
+            before = int(self._thinks or self._thoughts is Thoughts.in_calls)
+            return 0 if kind == "thought" else before + self._hidden
         if kind == "call" and kind in self._kinds:  # all calls are one part
             return self._kinds.index(kind)
         if not self._kinds or self._kinds[-1] != kind or kind == "hidden":
@@ -116,7 +120,8 @@ class Preview:
         self._emit(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
 
     def _hide(self, data: str) -> None:
-        part = int(self._thinks) + self._hidden if self._inner_thoughts else self._part("hidden")
+        own = self._thoughts in (Thoughts.in_calls, Thoughts.native)
+        part = int(self._thinks) + self._hidden if own else self._part("hidden")
         self._hidden += 1
         self._emit(ThoughtDelta(self._message_id, self._step_id, self._at, part, data, native=True, hidden=True))
 

@@ -22,10 +22,9 @@ from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurn, ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.messages import Message, Usage
-from kelpie.core.conversations.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
+from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
-from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -41,7 +40,7 @@ WAIT_S = 30.0  # for a turn to end; only a tool that does not let go takes longe
 ENDED, NOT_ENDED = "cancelled", "failed"
 WITHDRAWN = "The user cancelled the request before answering it."
 _NOWHERE = Node("", 0)
-_OVER = tuple(status for status in RunStatus if status not in UNFINISHED)
+_ALL_ENDED = "All of its runs have ended."
 
 Wanted = Callable[[RunId, str], bool]
 
@@ -76,12 +75,13 @@ class Cancellations:
 
         "cancelled" means that the run is over and does nothing more, also when it was over before; "failed" that there
         is no such run, or that it could not be ended in time. Raises NotFound, StorageError, and Conflict when none are
-        named and the agent never had any.
+        named and none is under way.
         """
         await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))
         if run_ids is None:
-            ended = await self._cancel(agent_id, lambda _run_id, _conversation: True)
-            return ended or {str(run.id): ENDED for run in await self._last(agent_id)}
+            if not (ended := await self._cancel(agent_id, lambda _run_id, _conversation: True)):
+                raise Conflict(f"{_none_active('agent', agent_id)}. {_ALL_ENDED}")
+            return ended
         wanted = list(dict.fromkeys(run_ids))
         ended = await self._cancel(agent_id, lambda run_id, _conversation: run_id in wanted)
         rest = [run_id for run_id in wanted if run_id not in ended]
@@ -105,15 +105,8 @@ class Cancellations:
     async def _of_thread(self, agent_id: AgentId, conversation: str, nothing: str) -> dict[str, str]:
         ended = await self._cancel(agent_id, lambda _run_id, its: its == conversation)
         if not ended:
-            raise Conflict(f"{nothing}. All of its runs have ended.")
+            raise Conflict(f"{nothing}. {_ALL_ENDED}")
         return ended
-
-    async def _last(self, agent_id: AgentId) -> list[Run]:
-        query = RunQuery(Page(limit=1), agent_ids=(agent_id,), statuses=_OVER)  # not one that began a moment ago
-        found = await self._world.database.read(lambda tx: runs.select_runs(tx, self._organization, query))
-        if not found:
-            raise Conflict(f"{_none_active('agent', agent_id)}. It has not had any run yet.")
-        return found
 
     # --- how it is done ------------------------------------------------------------------------------------------
 

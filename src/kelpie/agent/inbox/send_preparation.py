@@ -57,10 +57,11 @@ async def prepare(
 
 
 async def _choice(models: Models, settings: Settings, agent: Agent, handle: str) -> ModelChoice:
-    """The other model as it offers itself; only the form of the answers stays as the agent has it."""
+    """The other model as it offers itself; only the form of answers and calls stays as the agent has it."""
     info = await models.resolve(handle)
     form = agent.model.settings.get("response_format")
-    given: dict[str, Any] = {"parallel_tool_calls": agent.model.parallel_tool_calls}
+    own = agent.model
+    given: dict[str, Any] = {"parallel_tool_calls": own.parallel_tool_calls, "inner_thoughts": own.inner_thoughts}
     if form is not None:
         given["model_settings"] = {"response_format": form}
     try:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from kelpie.agent.journal.entries import CallToAnswer
+from kelpie.agent.prompt.agent_types import Thoughts
 from kelpie.agent.prompt.rendering import THINKING, packed_event, read_object
 from kelpie.agent.prompt.synthetic_results import INTERRUPTED
 from kelpie.agent.tool_calls.call_plan import AnsweredCall, PlannedCall, RefusedCall
@@ -49,11 +50,9 @@ def input_row(run: Run, message: NewMessage, ids: Ids) -> Message:
     )
 
 
-def reply_row(
-    run: Run, row_id: MessageId, step_id: StepId, reply: Reply, *, inner_thoughts: bool, at: Micros
-) -> Message:
-    """The reply of the model; thoughts that came as an argument become a part of their own."""
-    content, calls = _thoughts_out(reply) if inner_thoughts else (reply.content, reply.tool_calls)
+def reply_row(run: Run, row_id: MessageId, step_id: StepId, reply: Reply, *, thoughts: Thoughts, at: Micros) -> Message:
+    """The reply of the model; thoughts that came as an argument become a part of their own, unless they are off."""
+    content, calls = _parts_of(reply, thoughts)
     return Message(
         id=row_id,
         agent_id=run.agent_id,
@@ -67,7 +66,9 @@ def reply_row(
     )
 
 
-def _thoughts_out(reply: Reply) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]:
+def _parts_of(reply: Reply, way: Thoughts) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]:
+    if way is Thoughts.plain:
+        return reply.content, reply.tool_calls
     thoughts: list[Part] = []
     calls: list[ToolCall] = []
     for call in reply.tool_calls:
@@ -79,8 +80,8 @@ def _thoughts_out(reply: Reply) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]
         if isinstance(thought, str) and thought:
             thoughts.append(Reasoning(thought, native=False))
         calls.append(replace(call, arguments=orjson.dumps(arguments).decode()))
-    if not calls:
-        return reply.content, ()
+    if not calls or way is Thoughts.off:
+        return reply.content, tuple(calls)
     # Text beside a call is reasoning for these types: answers to the user go through a tool.
     aloud = [Reasoning(p.text, native=False) if isinstance(p, Text) else p for p in reply.content]
     return (*aloud, *thoughts), tuple(calls)

@@ -14,7 +14,7 @@ import orjson
 
 from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition.loaded_agent import AgentSnapshot
-from kelpie.agent.prompt.agent_types import TypeSpec, spec_for, spec_of
+from kelpie.agent.prompt.agent_types import Thoughts, TypeSpec, spec_for, thoughts_of
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.rendering import system_text, tool_schemas, with_skills
 from kelpie.agent.tool_calls import tool_rules
@@ -115,9 +115,8 @@ class LiveConversation:
         return spec_for(self.agent)
 
     @property
-    def speaks_in_calls(self) -> bool:
-        """True if thoughts and answers are read from tool calls: a matter of the agent type, not of the model."""
-        return spec_of(self.loaded.agent.agent_type).inner_thoughts
+    def thoughts(self) -> Thoughts:
+        return thoughts_of(self.agent)
 
     @property
     def exits(self) -> frozenset[str]:
@@ -157,9 +156,11 @@ class LiveConversation:
         agent, own = self.agent, self.override
         spec = spec_for(agent)
         if own is None:
-            system = system_text(agent, self.loaded.blocks, now)
+            system = system_text(agent, self.loaded.blocks, now, self.conversation)
         else:
-            text = system_text(agent, self.loaded.blocks, now) if own.system is None else own.system
+            text = own.system
+            if text is None:
+                text = system_text(agent, self.loaded.blocks, now, self.conversation)
             system = with_skills(text, own.skills)
         exits = exits_of(spec, agent.tool_rules)
         tools = tool_schemas(self.loaded.tools, spec, exits)

@@ -62,6 +62,8 @@ async def _reload(database: Database, conversation: LiveConversation, position: 
 
     conversation.loaded, context = await database.read(read)
     if context is None:
+        if conversation.spec is not spec:  # the history is shown to the model in another form
+            conversation.reread()
         return
     if conversation.forgotten == forgotten and conversation.spec is spec:  # else it is read once more
         conversation.context = context

@@ -1,11 +1,23 @@
 """The agent types as a table: they differ in configuration, never in code. One loop runs them all."""
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Literal
 
 from kelpie.agent.prompt import default_instructions as instructions
-from kelpie.core.agents.agent import Agent, AgentType
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import InvalidInput
+from kelpie.llm.catalog.openai_traits import handle_reasons
+
+
+class Thoughts(Enum):
+    """The way in which a model's thoughts arrive, and what its text beside a tool call is."""
+
+    plain = "plain"  # thoughts of the model's own; text is an answer
+    in_calls = "in_calls"  # in an argument of every tool call; text beside a call is a thought too
+    native = "native"  # thoughts of the model's own; text beside a call is a thought too
+    off = "off"  # none; text beside a call is an answer
+
 
 BaseRules = Literal["never", "by_model", "always"]
 SPEAK = "send_message"
@@ -149,8 +161,24 @@ def spec_of(agent_type: AgentType) -> TypeSpec:
 
 
 def spec_for(agent: Agent) -> TypeSpec:
-    """Its type as its model is prompted: one that thinks by itself is not asked for its thoughts a second time."""
-    return (_NATIVE if agent.model.thinks else TYPES)[agent.agent_type]
+    """The type as the model is prompted: one that thinks by itself, or that shall not think, is not asked for its
+    thoughts in tool calls."""
+    silent = agent.model.inner_thoughts is False or thinks_by_itself(agent.model)
+    return (_NATIVE if silent else TYPES)[agent.agent_type]
+
+
+def thoughts_of(agent: Agent) -> Thoughts:
+    """The way in which the thoughts of the agent's model arrive."""
+    if not TYPES[agent.agent_type].inner_thoughts:
+        return Thoughts.plain
+    if spec_for(agent).inner_thoughts:
+        return Thoughts.in_calls
+    return Thoughts.native if thinks_by_itself(agent.model) else Thoughts.off
+
+
+def thinks_by_itself(model: ModelChoice) -> bool:
+    """Checks whether the model reasons without being asked in its tool calls."""
+    return model.thinks or handle_reasons(model.handle)
 
 
 def instructions_for(agent_type: AgentType, given: str | None) -> str:

@@ -19,13 +19,14 @@ from kelpie.tools.builtin.pause import is_pause
 
 THINKING = "thinking"
 HEARTBEAT = "request_heartbeat"
+DEFAULT_CONVERSATION = "default"  # the name of the conversation that every agent has
 _MEMORY_PLACE = "{CORE_MEMORY}"
 _COUNTS_LINES = frozenset({"anthropic"})  # providers whose models use line numbers well
 
 
-def system_text(agent: Agent, blocks: Sequence[Block], now: Micros) -> str:
+def system_text(agent: Agent, blocks: Sequence[Block], now: Micros, conversation: str = "") -> str:
     """Instructions and memory as one text. It changes with memory, settings and the day, not with every call."""
-    memory, facts = memory_parts(agent, blocks, now)
+    memory, facts = memory_parts(agent, blocks, now, conversation)
     memory = f"{memory}\n\n{facts}" if memory else facts
     if _MEMORY_PLACE in agent.system:
         return agent.system.replace(_MEMORY_PLACE, memory)
@@ -40,13 +41,17 @@ def with_skills(text: str, skills: Sequence[Skill]) -> str:
     return "\n".join([text, "", "<available_skills>", *lines, "</available_skills>"])
 
 
-def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros) -> tuple[str, str]:
-    """The blocks as text, and a note with the agent's id and the date."""
+def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros, conversation: str = "") -> tuple[str, str]:
+    """The blocks as text, and a note with the ids of agent and conversation and the date."""
     spec = spec_of(agent.agent_type)
     numbered = spec.numbered_lines and agent.model.handle.partition("/")[0] in _COUNTS_LINES
     memory = render_blocks(blocks, numbered=numbered) if spec.memory_in_prompt else ""
-    today = as_datetime(now).strftime("%Y-%m-%d")
-    return memory, f"<memory_metadata>\n- AGENT_ID: {agent.id}\n- Today: {today} (UTC)\n</memory_metadata>"
+    lines = (
+        f"- AGENT_ID: {agent.id}",
+        f"- CONVERSATION_ID: {conversation or DEFAULT_CONVERSATION}",
+        f"- Today: {as_datetime(now).strftime('%Y-%m-%d')} (UTC)",
+    )
+    return memory, "\n".join(("<memory_metadata>", *lines, "</memory_metadata>"))
 
 
 def prepare(message: Message, spec: TypeSpec) -> PreparedMessage:

@@ -95,10 +95,11 @@ class Agents:
         spec = spec_of(new.agent_type)
         settings = self._settings
         timezone = new.timezone or settings.default_timezone
-        new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
+        embedding = await self._embedding(new.embedding or settings.default_embedding)
+        new = replace(new, embedding=embedding, timezone=timezone)
         model = await self._model(new)
         self._check_budget(new.budget, model.handle)
-        await self._check_facts(new.facts)
+        new = replace(new, facts=await self._facts(new.facts))
         ids, now = self._world.ids, self._world.clock.now()
         agent_id = ids.new(AgentId)
         made = creation.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
@@ -139,16 +140,17 @@ class Agents:
         return companions.prepare(self._world.ids, now, self._settings.block_limit, self._caller)
 
     async def _model(self, new: NewAgent) -> ModelChoice:
-        info = await self._models.resolve(new.model or self._settings.default_model)
-        if new.embedding is not None:
-            await self._check_embedding(new.embedding)
-        given = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
+        info = await self._models.resolve(new.model or (await self._models.default()).handle)
+        given = {name: getattr(new, name, None) for name in agent_changes.MODEL_FIELDS if name != "model"}
         return creation.choose_model(info, given, self._settings.context_window)
 
-    async def _check_embedding(self, handle: str) -> None:
-        """Raises InvalidInput for an embedding model that is not known."""
+    async def _embedding(self, handle: str | None) -> str | None:
+        """The handle as its provider lists it. Raises InvalidInput for an embedding model that is not known, and
+        ModelError."""
+        if handle is None:
+            return None
         try:
-            await self._models.resolve_embedding(handle)
+            return (await self._models.resolve_embedding(handle)).handle
         except NotFound as error:
             raise InvalidInput("embedding", str(error)) from error
 
@@ -158,13 +160,15 @@ class Agents:
             remedy = f"the price of {handle} is unknown; set it in KELPIE_MODEL_PRICES, or give the budget in tokens"
             raise InvalidInput("kelpie_budget.usd", remedy)
 
-    async def _check_facts(self, settings: FactSettings | None) -> None:
-        """Raises InvalidInput for a model that is not known."""
+    async def _facts(self, settings: FactSettings | None) -> FactSettings | None:
+        """The settings with the model as its provider lists it. Raises InvalidInput for one that is not known, and
+        ModelError."""
         if settings is not None and settings.model is not None:
             try:
-                await self._models.resolve(settings.model)
+                return replace(settings, model=(await self._models.resolve(settings.model)).handle)
             except NotFound as error:
                 raise InvalidInput("kelpie_facts.model", str(error)) from error
+        return settings
 
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
@@ -200,8 +204,9 @@ class Agents:
         sealing = self._sealing(secrets)
         model, companion = await self._changed_model(agent_id, changes), self._companion(now)
         if changes.get("embedding") is not None:
-            await self._check_embedding(changes["embedding"])
-        await self._check_facts(changes.get("facts"))
+            changes = {**changes, "embedding": await self._embedding(changes["embedding"])}
+        if changes.get("facts") is not None:
+            changes = {**changes, "facts": await self._facts(changes["facts"])}
 
         def write(tx: Tx) -> AgentView:
             agent = agents.owned(tx, self._organization, agent_id)

@@ -55,7 +55,7 @@ class ConversationOpening:
         ]
         blocks.insert(tx, copies, author_of(self.caller))
         conversations.add(tx, made, self.caller.organization_id, {block.label: block.id for block in copies})
-        text = system_text(agent, block_attachments.seen(tx, agent.id, made.id)[0], self.at)
+        text = system_text(agent, block_attachments.seen(tx, agent.id, made.id)[0], self.at, made.id)
         system = Message(self.system_id, agent.id, Role.system, self.at, (Text(text),), conversation_id=made.id)
         messages.append(tx, [system])
         contexts.replace(tx, agent.id, [system.id, *shared], made.id)

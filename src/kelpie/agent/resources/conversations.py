@@ -56,7 +56,7 @@ class Conversations:
         labels = tuple(dict.fromkeys(new.isolated_labels))
         if len(labels) > ISOLATED_MAX:
             raise InvalidInput("isolated_block_labels", f"give at most {ISOLATED_MAX} labels")
-        await self._check_model(new.model)
+        new = replace(new, model=await self._model(new.model))
         opening = ConversationOpening.draw(self._world, self._caller, len(labels))
 
         def write(tx: Tx) -> Conversation:
@@ -115,7 +115,8 @@ class Conversations:
 
     async def update(self, conversation_id: ConversationId, changes: Mapping[str, Any]) -> Conversation:
         """Changes what is given, by field name; None clears. Raises NotFound, InvalidInput."""
-        await self._check_model(changes.get("model"))
+        if changes.get("model") is not None:
+            changes = {**changes, "model": await self._model(changes["model"])}
         now = self._world.clock.now()
 
         def write(tx: Tx) -> Conversation:
@@ -165,7 +166,7 @@ class Conversations:
         def write(tx: Tx) -> str:
             found = rows.get(tx, self._organization, conversation_id)
             shown, _ = block_attachments.seen(tx, found.agent_id, found.id)
-            text = system_text(agents.get(tx, found.agent_id), shown, now)
+            text = system_text(agents.get(tx, found.agent_id), shown, now, found.id)
             if not dry_run:
                 ids = contexts.ids(tx, found.agent_id, found.id)
                 if not ids:
@@ -176,9 +177,9 @@ class Conversations:
         database = self._world.database
         return await (database.read(write) if dry_run else database.transact(write))
 
-    async def _check_model(self, handle: str | None) -> None:
-        if handle is not None:
-            await self._models.resolve(handle)
+    async def _model(self, handle: str | None) -> str | None:
+        """The handle as the provider lists it. Raises InvalidInput, NotFound, ModelError."""
+        return None if handle is None else (await self._models.resolve(handle)).handle
 
     async def page(self, query: ConversationQuery) -> list[Conversation]:
         """Raises NotFound for an unknown cursor."""

@@ -20,6 +20,7 @@ from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.observe import logs
 from kelpie.sandbox.port import UsageMeter
 from kelpie.tools.calls import manual_calls
+from kelpie.tools.calls.argument_check import WrongArguments
 from kelpie.tools.calls.interface import CallContext, Outcome, Precomputed, TransactionalTool
 from kelpie.tools.registry.registry import preparation, transactional
 from kelpie.world.database import Database, Tx
@@ -117,7 +118,8 @@ def failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
     """Outcome of a call that failed."""
     text = f"Error executing function {tool.name}: {error}"
     cpu, peak = (error.cpu_us, error.memory_peak_bytes) if isinstance(error, ToolError) else (0, 0)
-    return Outcome(text, ok=False, stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
+    printed = () if isinstance(error, WrongArguments) else None  # as Letta, which calls the function with them
+    return Outcome(text, ok=False, stdout=printed, stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
 
 
 async def _given_up(database: Database, note: Note) -> None:

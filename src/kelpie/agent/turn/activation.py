@@ -83,6 +83,10 @@ class Activation:
         """Counts again what the agent has spent before it spends more."""
         self._live.invalidate_usage()
 
+    def end(self) -> None:
+        """Ends the claim on the agent: a turn that did not stop when it was cancelled can commit nothing any more."""
+        self._live.claim.ended = True
+
     def check(self, send: SendRequest) -> None:
         """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
         conversation = self._live.find(send.conversation)

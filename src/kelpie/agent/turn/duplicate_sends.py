@@ -1,7 +1,9 @@
 """Duplicate sends: a client that lost the answer sends the same messages again, under the ids that it gave them.
 
 While their turn runs, the client gets a second stream of it; afterwards the committed messages are emitted again.
-Nothing runs twice. A turn that failed runs again, and another text under the same ids is another message.
+Nothing runs twice. A turn that failed runs again, and another text under the same ids is another message. In the
+default conversation only the newest run can be meant: a client that gives all its messages one id is heard each time
+that others have sent something in between.
 """
 
 from collections.abc import Iterable
@@ -33,13 +35,15 @@ def running(tokens: Iterable[object], send: SendRequest) -> TurnStream | None:
 
 
 def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run | None:
-    """The newest run that answers these very messages already, or is about to; one that failed is no answer."""
+    """The newest run that answers these very messages already, or is about to; one that failed is no answer, nor is
+    one in the default conversation that another has followed."""
     if not can_come_again(given):
         return None
     for run_id in client_ids.newest(tx, agent_id, conversation, given.messages[0].otid or "", SAME_ID_MAX):
         if unfinished.given(tx, run_id).messages == given.messages:
             run = runs.get(tx, run_id)
-            return None if run.status is RunStatus.failed else run
+            over = run.status not in UNFINISHED and not conversation and runs.has_newer(tx, run)
+            return None if over or run.status is RunStatus.failed else run
     return None
 
 

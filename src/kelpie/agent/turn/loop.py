@@ -142,8 +142,8 @@ class Turn:
         self._guard.counted(reply.usage)
         reply = replace(reply, tool_calls=tuple(each.parsed.call for each in planned.calls))
         model = ModelRecord(self._step_of(asked, StepStatus.success), self._trace_of(asked), asked.previewed)
-        in_calls = state.conversation.speaks_in_calls
-        row = reply_row(state.run, asked.message_id, asked.step_id, reply, inner_thoughts=in_calls, at=asked.at)
+        thoughts = state.conversation.thoughts
+        row = reply_row(state.run, asked.message_id, asked.step_id, reply, thoughts=thoughts, at=asked.at)
         rows = (*(replace(each, step_id=asked.step_id) for each in state.new_rows), row)
         return await self._tools.answer(planned, asked.step_id, rows, model, reply.finish_reason)
 

@@ -76,8 +76,10 @@ class ModelCall:
     ) -> ModelCallResult:
         """Emits previews if the client wants them, unless the tool rules change the reply. Raises ModelError."""
         state, clock, ids = self._state, self._world.clock, self._world.ids
+        models, handle = state.dependencies.models, frame.agent.model.handle
+        await models.discover(handle)
         try:
-            provider, model = state.dependencies.models.provider(frame.agent.model.handle)
+            provider, model = models.provider(handle)
         except CallerError as error:
             raise ModelError(ModelFault.bad_request, str(error), hint="Choose another model for the agent.") from error
         message_id, step_id = ids.new(MessageId), ids.new(StepId)
@@ -85,8 +87,8 @@ class ModelCall:
         preview = None
         if state.input.deltas and not allowed.prefilled:
             waiting = waiting_names(frame.agent.tool_rules, state.input.client_tools)
-            in_calls = state.conversation.speaks_in_calls
-            preview = Preview(message_id, step_id, began_at, in_calls, state.sink.emit, waiting)
+            thoughts = state.conversation.thoughts
+            preview = Preview(message_id, step_id, began_at, thoughts, state.sink.emit, waiting)
         request = request_for(frame, schemas, model, entries, allowed, deltas=preview is not None)
         reply: Reply | None = None
         first_ns: int | None = None

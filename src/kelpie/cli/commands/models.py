@@ -12,6 +12,8 @@ import typer
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
 from kelpie.cli.output import cell, print_json, print_rows, say, waiting
+from kelpie.core.printable_text import on_one_line
+from kelpie.world.http.cli_client import Client
 
 commands = group("List, check, pull and remove models.", "models list", "models check kelpie/demo")
 
@@ -36,6 +38,7 @@ def list_models(
     """List the available models and their abilities."""
     server = client(url, LIST_S)
     found = server.get("/v1/models/embedding" if embeddings else "/v1/models/")
+    _name_failures(server, provider)
     chosen = [each for each in found if provider in (None, each["provider_name"])]
     if as_json:
         print_json(chosen)
@@ -51,6 +54,9 @@ def list_models(
             [(each["handle"], each["context_window"], abilities(each)) for each in chosen],
             "No such models. `kelpie doctor` shows why.",
         )
+        for each in server.get(PATH)["providers"]:
+            if each["error"] and provider in (None, each["name"]):
+                say(f"kelpie: warning: models of {each['name']} are missing: {problem_of(each)}", file=sys.stderr)
 
 
 @commands.command(epilog=examples("models check kelpie/demo", "models check ollama/qwen3:8b --json"))
@@ -84,6 +90,20 @@ def remove(handle: Handle, url: Url = None) -> None:
     """Remove a model from a local server (Ollama, LocalAI)."""
     client(url).post(f"{PATH}/remove", {"handle": handle}, CHECK_S)
     say(f"Removed {handle}.")
+
+
+def _name_failures(server: Client, provider: str | None) -> None:
+    """Says on the error output which providers could not be listed, and what to do about it."""
+    for each in server.get(PATH)["providers"]:
+        if each["error"] and provider in (None, each["name"]):
+            words = (f"kelpie: the models of {each['name']} are missing: {each['error']}", each["detail"], each["hint"])
+            say(". ".join(cell(word).rstrip(".") for word in words if word) + ".", file=sys.stderr)
+
+
+def problem_of(provider: dict[str, Any]) -> str | None:
+    """The error of a provider with its details and its remedy; None without one."""
+    words = (provider["error"], provider["detail"], provider["hint"])
+    return on_one_line(". ".join(word.rstrip(".") for word in words if word)) if any(words) else None
 
 
 def abilities(model: dict[str, Any]) -> str:

@@ -51,6 +51,15 @@ def origin_of(url: str) -> str | None:
     return f"{parts.scheme}://{host}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
+def check_origins(setting: str, listed: tuple[str, ...]) -> None:
+    """Raises ConfigurationError for a list that names something else than origins. There is no way to allow all: any
+    page that a user opens could then use the server."""
+    for each in listed:
+        if origin_of(each) is None or urlsplit(each).path not in ("", "/"):
+            remedy = f"'{each[:80]}' is not an origin; list origins such as https://app.example.com"
+            raise ConfigurationError(setting, remedy)
+
+
 def check_address(setting: str, url: str) -> None:
     """Raises ConfigurationError for an address that no server can have."""
     try:

@@ -58,6 +58,7 @@ class ModelChoice:
     temperature: float | None = None
     parallel_tool_calls: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inner_thoughts: bool | None = None  # true if tool calls ask for the model's thoughts; None: as the agent type does
 
     @property
     def thinks(self) -> bool:
@@ -176,6 +177,8 @@ class NewAgent:
     max_tokens: int | None = None
     parallel_tool_calls: bool | None = None
     model_settings: Mapping[str, Any] | None = None
+    reasoning: bool | None = None  # false: the model shall not think, in whatever way it would
+    max_reasoning_tokens: int | None = None
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     memory_blocks: tuple[NewBlock, ...] = ()
@@ -225,6 +228,7 @@ class AgentQuery:
     last_stop_reason: str | None = None
     identity_id: str | None = None
     identifier_keys: tuple[str, ...] = ()
+    only: tuple[AgentId, ...] | None = None  # no others, whatever matches
     show_hidden: bool = False
 
 

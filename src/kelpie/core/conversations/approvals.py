@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kelpie.core.conversations.messages import CallAnswer
+from kelpie.core.conversations.messages import CallAnswer, Message
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.time import Micros
 
@@ -22,6 +22,17 @@ class PendingCalls:
     runs: tuple[RunId, ...]
     requested_at: Micros
     answers: tuple[CallAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """The same for a person who answers: the message with the calls, and the calls that already have an answer."""
+
+    agent_name: str
+    conversation: str
+    message: Message
+    requested_at: Micros
+    answered: frozenset[str]  # ids of calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,11 @@ class ConversationQuery:
 
 @dataclass(frozen=True, slots=True)
 class ThreadQuery:
-    """Filter for the messages of a conversation. Cursors are absolute, `after` means newer; unknown ones are ignored.
+    """Filter for the messages of a conversation; unknown cursors are ignored.
 
-    Unlike in an agent's history, `descending` really lists the newest first.
+    Unlike in an agent's history, `descending` really lists the newest first. `after` continues the list in its order,
+    `before` always means older; both together are what lies between them. Clients differ in what they mean: these
+    readings are right for all that are known (docs/letta-compatibility.md).
     """
 
     limit: int = 100

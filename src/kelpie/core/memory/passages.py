@@ -63,6 +63,7 @@ class Passage:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    vector: bytes | None = field(default=None, compare=False, repr=False)  # 32-bit floats, if it was just embedded
 
     @property
     def lost(self) -> bool:

@@ -12,12 +12,12 @@ from kelpie.core.settings.declaration import BYTES_MAX, COUNT_MAX, setting
 class AgentSettings:
     """Defaults and limits of agents."""
 
-    default_model: str = setting(
+    default_model: str | None = setting(
         "agents.default_model",
-        "Handle of the default model for new agents.",
+        "Handle of the default model for new agents. Without it, Kelpie takes a model of the first provider that is "
+        "set up, or `kelpie/demo` if none is.",
         "KELPIE_DEFAULT_MODEL",
         "LETTA_DEFAULT_LLM_HANDLE",
-        default="kelpie/demo",
         check=check_handle,
     )
     default_embedding: str | None = setting(

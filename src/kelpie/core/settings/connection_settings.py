@@ -1,8 +1,10 @@
-"""Settings of client connections: how many there may be, how long a request head may take, and trusted proxies."""
+"""Settings of client connections: how many there may be, how long a request head may take, trusted proxies and web
+pages."""
 
 from dataclasses import dataclass
 
 from kelpie.core.access.client_addresses import check_proxies
+from kelpie.core.access.hosts import check_origins
 from kelpie.core.settings.declaration import COUNT_MAX, setting
 
 
@@ -43,4 +45,13 @@ class ConnectionSettings:
         "KELPIE_TRUSTED_PROXIES",
         default=(),
         check=check_proxies,
+    )
+    allowed_origins: tuple[str, ...] = setting(
+        "server.allowed_origins",
+        "Origins of web front ends that may use the API from a browser, such as `https://app.example.com`. Pages of "
+        "this machine always may. Other pages may only if the server requires a password, and then without cookies.",
+        "KELPIE_ALLOWED_ORIGINS",
+        "ACCEPTABLE_ORIGINS",
+        default=(),
+        check=check_origins,
     )

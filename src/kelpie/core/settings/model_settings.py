@@ -111,6 +111,12 @@ class ModelSettings:
         "KELPIE_PULL_MISSING_MODELS",
         default=False,
     )
+    discover_models: bool = setting(
+        "models.discover",
+        "Whether Kelpie looks for model servers on their default ports of this machine when no provider is set up.",
+        "KELPIE_DISCOVER_MODELS",
+        default=True,
+    )
     model_fallbacks: tuple[str, ...] = setting(
         "models.fallbacks",
         "Fallback models, in order, for when an agent's own model fails: `anthropic/claude-sonnet-4-5, "

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kelpie.core.access.hosts import check_address
+from kelpie.core.models.ollama_host import check_ollama_host
 from kelpie.core.settings.declaration import setting
 
 
@@ -101,6 +102,13 @@ class ProviderSettings:
         "Base URL of an Ollama server, such as `http://127.0.0.1:11434`.",
         "OLLAMA_BASE_URL",
         check=check_address,
+    )
+    ollama_host: str | None = setting(
+        "providers.ollama.host",
+        "Address of an Ollama server as Ollama itself writes it: `host`, `host:port` or a URL. The base URL takes "
+        "precedence. `0.0.0.0` means this machine.",
+        "OLLAMA_HOST",
+        check=check_ollama_host,
     )
     lmstudio_base_url: str | None = setting(
         "providers.lmstudio.base_url",

@@ -191,6 +191,16 @@ class ServerSettings:
         low=0,
         high=1,
     )
+    processor_share: float = setting(
+        "limits.processor_share",
+        "Processor time that all organizations together may use while several of them are active, in processors. It is "
+        "divided among those that need it: the requests of an organization that used more wait. The server is one "
+        "process, so it rarely uses more than one processor; the less it may use, the shorter the others wait.",
+        "KELPIE_PROCESSOR_SHARE",
+        default=0.5,
+        low=0.05,
+        high=1000,
+    )
     trace_steps: int = setting(
         "server.trace_steps",
         "Number of newest steps whose exchange with the provider is stored (`/v1/steps/{id}/trace`); 0 stores none.",

@@ -28,12 +28,30 @@ def parse(text: str, path: str) -> dict[str, SettingSource]:
     for key, value in _flat(document):
         where = f"{path} line {lines.get(key, 1)}"
         if key not in KEYS:
-            raise ConfigurationError(where, f"there is no setting '{key[:80]}'; {_nearest_key(key)}")
+            raise ConfigurationError(where, f"there is no setting '{key[:80]}'; {nearest_key(key)}")
         found[key] = SettingSource(value, f"{where}, {key}")
     return found
 
 
-def _nearest_key(key: str) -> str:
+def salvaged(text: str, path: str) -> dict[str, SettingSource]:
+    """The values of those lines that are TOML and set something, from a text that may be wrong elsewhere."""
+    found: dict[str, SettingSource] = {}
+    heading: tuple[str, ...] = ()
+    for begin, line in enumerate(text.splitlines(), 1):
+        if not _is_toml(line):
+            continue
+        parsed = tomllib.loads(line)
+        if line.lstrip().startswith("["):
+            heading = _path(parsed)
+            continue
+        for key, value in _flat(parsed):
+            whole = ".".join((*heading, key))
+            if whole in KEYS:
+                found[whole] = SettingSource(value, f"{path} line {begin}, {whole}")
+    return found
+
+
+def nearest_key(key: str) -> str:
     """The nearest known name; the last part alone counts too, for keys under the wrong heading."""
     last = {known.rpartition(".")[2]: known for known in reversed(list(KEYS))}
     near = difflib.get_close_matches(key, KEYS, 1, 0.75)

@@ -83,7 +83,7 @@ class Anthropic:
         """The models that the server lists. Raises ModelError."""
         limits = self._limits.for_listing(attempts=2)
         found: list[ModelInfo] = []
-        async with aclosing(retried(self._list, limits, self._world.random)) as pages:
+        async with aclosing(retried(self._list, limits, self._world.random, quiet=True)) as pages:
             async for page in pages:
                 found += page
         return sorted(found, key=lambda model: model.name)

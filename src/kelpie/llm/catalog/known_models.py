@@ -119,6 +119,7 @@ _OTHER_KINDS = re.compile(
     r"embed|tts|whisper|dall-e|image|realtime|audio|transcribe|moderation|rerank|sora|"
     r"^(babbage|davinci|curie|ada)\b|^gpt-3\.5-turbo-instruct"
 )
+_EMBEDDING = re.compile(r"embed|(^|[/_-])(bge|e5|gte|(all-)?minilm|mxbai|paraphrase)[-_]|(^|/)(all-)?minilm(:|$)")
 # OpenAI offers these only through another protocol.
 _OTHER_PROTOCOLS = re.compile(r"^(gpt-|o\d|codex|computer-use).*?(codex|-pro\b|deep-research|computer-use)")
 
@@ -126,7 +127,15 @@ _OTHER_PROTOCOLS = re.compile(r"^(gpt-|o\d|codex|computer-use).*?(codex|-pro\b|d
 def chats(name: str, *, responses: bool = False) -> bool:
     """Checks by its name whether a listed model can chat; `responses` if that protocol is available."""
     lowered = name.lower()
-    return not (_OTHER_KINDS.search(lowered) or (not responses and _OTHER_PROTOCOLS.match(lowered)))
+    if _OTHER_KINDS.search(lowered) or _EMBEDDING.search(lowered):
+        return False
+    return responses or not _OTHER_PROTOCOLS.match(lowered)
+
+
+def embeds(name: str) -> bool:
+    """Checks by its name whether a listed model is an embedding model."""
+    lowered = name.lower()
+    return bool(_EMBEDDING.search(lowered)) and "rerank" not in lowered
 
 
 def knows(name: str) -> bool:

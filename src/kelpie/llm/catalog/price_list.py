@@ -6,7 +6,7 @@ cost no money. An operator's own prices take precedence.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.models.prices import Price, charged, price_of
@@ -79,10 +79,14 @@ _SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|0|latest)$")
 
 
 class Prices:
-    """Prices of all models, as far as known: the operator's own before those listed here."""
+    """Prices of all models, as far as known: the operator's own before those listed here.
 
-    def __init__(self, own: Mapping[str, Price]) -> None:
+    `listed` are the providers whose list prices hold. A compatible server at another address has its own prices.
+    """
+
+    def __init__(self, own: Mapping[str, Price], listed: Collection[str] = tuple(_LISTED)) -> None:
         self._own = own
+        self._listed = frozenset(listed) & _LISTED.keys()
 
     def of(self, handle: str) -> Price | None:
         """The price of a model; None when it is not known."""
@@ -92,13 +96,13 @@ class Prices:
         provider, _, name = handle.partition("/")
         if provider in _FREE_PROVIDERS:
             return FREE
-        listed = _LISTED.get(provider, {})
+        listed = _LISTED[provider] if provider in self._listed else {}
         return listed.get(name) or listed.get(_SNAPSHOT.sub("", name))
 
     def knows(self, provider: str) -> bool:
         """Checks whether the price of any model of this provider is known."""
         own = any(handle.startswith(f"{provider}/") for handle in self._own)
-        return own or provider in _FREE_PROVIDERS or provider in _LISTED
+        return own or provider in _FREE_PROVIDERS or provider in self._listed
 
     def charged(self, handle: str, usage: Usage) -> Usage:
         """The usage of one call of this model with its cost."""

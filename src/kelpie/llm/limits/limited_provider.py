@@ -13,6 +13,7 @@ from kelpie.core.conversations.messages import Message, Usage
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
 from kelpie.core.models.image_limits import TOKENS_PER_IMAGE
 from kelpie.core.models.prices import Price
+from kelpie.fairness.processor_time import current_usage
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.limits.limiter import Cost, Limiter
 from kelpie.llm.provider.interface import ChatProvider, Event, ModelInfo, PreparedMessage, Reply, Request
@@ -68,6 +69,8 @@ class LimitedProvider:
     ) -> AsyncGenerator[Event, None]:
         expected = self._expected(request, price)
         told = False
+        if (usage := current_usage()) is not None:
+            await usage.pace()
         async with self.limiter.reserve(request.consumer, expected) as reservation:
             try:
                 async with aclosing(self._inner.stream(request)) as events:

@@ -5,7 +5,7 @@ model, and a hidden model has a reason. `local/listings` parses each server's an
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -22,13 +22,18 @@ _UNREACHED = (ModelFault.connection, ModelFault.timeout)
 
 @dataclass(frozen=True, slots=True)
 class ProbedServer:
-    """A server and its models. `fixed` are models whose context window is set in the server."""
+    """A server and its models. `fixed` are models whose context window is set in the server.
+
+    `embeddings` without dimensions (0) are those whose size must be measured. `ids` has the server's own id of each
+    model that is listed under another name.
+    """
 
     server: str  # "ollama", "lmstudio", "vllm", "llamacpp", "localai", or "openai" for any other compatible one
     models: tuple[ModelInfo, ...] = ()
     hidden: tuple[HiddenModel, ...] = ()
     embeddings: tuple[EmbeddingInfo, ...] = ()
     fixed: frozenset[str] = frozenset()
+    ids: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

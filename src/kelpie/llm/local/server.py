@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.llm.catalog import known_models
-from kelpie.llm.local.listings import find
+from kelpie.llm.local import forced_calls
+from kelpie.llm.local.listings import find, without_defaults
 from kelpie.llm.local.ollama import Ollama
 from kelpie.llm.local.probing import Asker, ProbedServer, Progress
 from kelpie.llm.openai.chat import OpenAIChat
@@ -25,6 +26,7 @@ from kelpie.llm.wire.http_channel import Channel
 from kelpie.world.world import World
 
 JOB_EVERY_S = 1.0
+TAG_DEFAULT = ":latest"  # Ollama's tag of a name without one
 _SELF_SERVICE = {
     "lmstudio": "LM Studio downloads and removes its models itself; use `lms get` or its user interface",
     "vllm": "vLLM serves the model it was started with; restart it with another model",
@@ -50,6 +52,8 @@ class LocalServer:
         self._chat = OpenAIChat(world, replace(endpoint, base_url=f"{root}/v1"), limits)
         self._found: ProbedServer | None = None
         self._finding = asyncio.Lock()
+        self._dimensions: dict[str, int] = {}  # measured, by embedding model
+        self._unmeasured: dict[str, str] = {}  # why the size of an embedding model could not be measured
 
     @property
     def server(self) -> str | None:
@@ -57,27 +61,57 @@ class LocalServer:
         return self._found.server if self._found else None
 
     @property
+    def address(self) -> str:
+        """The base URL of the server, without a password."""
+        return self._endpoint.shown
+
+    @property
     def hidden(self) -> Sequence[HiddenModel]:
-        """Models of the server that are not offered, and why."""
-        return self._found.hidden if self._found else ()
+        """Models of the server that cannot chat, and why."""
+        hidden = self._found.hidden if self._found else ()
+        return tuple(
+            replace(each, reason=f"{each.reason}, but it could not be used: {self._unmeasured[each.name]}")
+            if each.name in self._unmeasured
+            else each
+            for each in hidden
+        )
 
     async def models(self) -> Sequence[ModelInfo]:
         """The chat models that the server has. Raises ModelError."""
         async with self._finding:
             self._found = await find(Asker(self._channel, self._limits), self._expected)
+            self._unmeasured.clear()
         return self._found.models
 
-    async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The embedding models whose size the server reports. Raises ModelError."""
-        return (await self._known()).embeddings
+    async def embeddings(self, only: Sequence[str] | None = None) -> Sequence[EmbeddingInfo]:
+        """The embedding models, or those of these names. The size of one is measured where the server does not report
+        it; one that cannot be measured is left out. Raises ModelError."""
+        found: list[EmbeddingInfo] = []
+        for each in (await self._known()).embeddings:
+            if only is not None and each.name not in only:
+                continue
+            if size := each.dimensions or await self._measure(each):
+                found.append(replace(each, dimensions=size))
+        return found
 
     async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """See `EmbeddingProvider.embed`; all of these servers support OpenAI's protocol for it. Raises ModelError."""
-        return await self._chat.embed(info, texts)
+        found = await self._known()
+        return await self._chat.embed(replace(info, name=found.ids.get(info.name, info.name)), texts)
 
     def describe(self, name: str) -> ModelInfo:
-        known = next((model for model in (self._found.models if self._found else ()) if model.name == name), None)
-        return known or known_models.info(self._expected, self._endpoint, name, {})
+        listed = {model.name: model for model in (self._found.models if self._found else ())}
+        known = next((listed[spelled] for spelled in self.spellings(name) if spelled in listed), None)
+        return known or without_defaults(known_models.info(self._expected, self._endpoint, name, {}))
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """The names under which the server may list what a user calls `name`: Ollama's have a tag, and a model may be
+        known by its path on the server."""
+        ids = self._found.ids if self._found else {}
+        by_path = tuple(short for short, path in ids.items() if path == name)
+        if (self.server or self._expected) == "ollama" and ":" not in name.rpartition("/")[2]:
+            return (name, f"{name}{TAG_DEFAULT}")
+        return (name, *by_path)
 
     async def close(self) -> None:
         await self._channel.close()
@@ -86,6 +120,7 @@ class LocalServer:
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Calls the model, which is pulled first if it is missing and allowed. Raises ModelError."""
         found = await self._known()
+        request = self._addressed(request, found)
         try:
             async with aclosing(self._ask(request, found)) as events:
                 async for event in events:
@@ -104,7 +139,14 @@ class LocalServer:
     async def payload(self, request: Request) -> bytes:
         """The body of the call, without making it. Raises ModelError when the server does not answer."""
         found = await self._known()
-        return self._ollama.payload(request, found) if found.server == "ollama" else await self._chat.payload(request)
+        request = self._addressed(request, found)
+        if found.server == "ollama":
+            return self._ollama.payload(request, found)
+        if found.server == "llamacpp" and forced_calls.is_forced(request):
+            request = forced_calls.with_one_choice(request)
+            if not self.describe(request.model).tools:
+                request = forced_calls.as_schema(request)
+        return await self._chat.payload(request)
 
     async def fetch(self, name: str) -> None:
         """Pulls a model and waits until it is available. Raises ModelError."""
@@ -140,9 +182,32 @@ class LocalServer:
         server = self.server or self._expected
         return f"kelpie models pull {self.name}/{name}" if server in ("ollama", "localai") else None
 
+    def _addressed(self, request: Request, found: ProbedServer) -> Request:
+        """The request with the server's own id of the model."""
+        name = self.describe(request.model).name
+        own = found.ids.get(name, name)
+        return request if own == request.model else replace(request, model=own)
+
+    async def _measure(self, info: EmbeddingInfo) -> int:
+        """The size of the vectors of this model, asked once; 0 when it cannot embed."""
+        if info.name in self._unmeasured:  # until the models are listed again
+            return 0
+        if info.name not in self._dimensions:
+            try:
+                (vector,) = await self.embed(info, ("size",))
+            except ModelError as error:
+                self._unmeasured[info.name] = error.message
+                return 0
+            self._dimensions[info.name] = len(vector) // 4
+        return self._dimensions[info.name]
+
     def _ask(self, request: Request, found: ProbedServer) -> AsyncGenerator[Event, None]:
         if found.server == "ollama":
             return self._ollama.stream(request, found)
+        if found.server == "llamacpp" and forced_calls.is_forced(request):
+            request = forced_calls.with_one_choice(request)
+            if not self.describe(request.model).tools:
+                return forced_calls.stream(self._chat.stream, request)
         return self._chat.stream(request)
 
     async def _known(self) -> ProbedServer:

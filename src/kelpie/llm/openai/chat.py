@@ -8,6 +8,7 @@ from typing import Any
 from kelpie.core.errors import ModelError
 from kelpie.llm.catalog import known_models
 from kelpie.llm.catalog.known_models import EMBEDDING_DIMENSIONS
+from kelpie.llm.catalog.openai_traits import reasons
 from kelpie.llm.openai import embeddings as openai_embeddings
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.openai.chat_request import encode_request
@@ -34,7 +35,7 @@ class ChatCall:
         return self._body
 
     def assembly(self) -> Assembly:
-        return Assembly(partial(made_call_id, self._request))
+        return Assembly(partial(made_call_id, self._request), reasons=reasons(self._request.model))
 
     def repair(self, error: ModelError) -> bool:
         return False
@@ -65,7 +66,7 @@ class OpenAIChat:
         """The chat models that the server lists. Raises ModelError."""
         limits = self._limits.for_listing(attempts=2)
         found: list[ModelInfo] = []
-        async with aclosing(retried(self._list, limits, self._world.random)) as models:
+        async with aclosing(retried(self._list, limits, self._world.random, quiet=True)) as models:
             async for model in models:
                 found.append(model)
         return sorted(found, key=lambda model: model.name)

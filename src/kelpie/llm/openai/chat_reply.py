@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from kelpie.core.conversations.messages import Part, Reasoning, Text, ToolCall, Usage
+from kelpie.core.conversations.messages import HiddenReasoning, Part, Reasoning, Text, ToolCall, Usage
 from kelpie.llm.provider.interface import ReasoningDelta, Reply, TextDelta, ToolCallDelta
 from kelpie.llm.wire.exchange import Delta, Unreadable
 
@@ -35,10 +35,15 @@ class _Call:
 
 
 class Assembly:
-    """The reply as far as it has been read. `made_id` gives an id to the n-th call when the server gave none."""
+    """The reply as far as it has been read. `made_id` gives an id to the n-th call when the server gave none.
 
-    def __init__(self, made_id: Callable[[int], str]) -> None:
+    `reasons` is true for a model that always thinks: thoughts that the server keeps to itself are marked as hidden.
+    """
+
+    def __init__(self, made_id: Callable[[int], str], *, reasons: bool = False) -> None:
         self._made_id = made_id
+        self._keeps_thoughts = reasons  # true until a thought came
+        self._hidden = False
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_Call] = []
@@ -80,6 +85,8 @@ class Assembly:
     def reply(self) -> Reply:
         """The whole reply. Raises Unreadable when it is empty."""
         content: list[Part] = []
+        if self._hidden:
+            content.append(HiddenReasoning())
         if self._reasoning:
             content.append(Reasoning("".join(self._reasoning)))
         if self._text:
@@ -99,12 +106,16 @@ class Assembly:
         if not isinstance(piece, dict):
             raise Unreadable(f"the {field} is not an object")
         if thought := _text(piece.get("reasoning_content")) or _text(piece.get("reasoning")):
+            self._keeps_thoughts = False
             self._reasoning.append(thought)
             yield ReasoningDelta(thought)
-        for text in (_text(piece.get("content")), _text(piece.get("refusal"))):
-            if text:
-                self._text.append(text)
-                yield TextDelta(text)
+        texts = [text for text in (_text(piece.get("content")), _text(piece.get("refusal"))) if text]
+        if self._keeps_thoughts and (texts or piece.get("tool_calls")):
+            self._keeps_thoughts, self._hidden = False, True
+            yield ReasoningDelta("", hidden=True)
+        for text in texts:
+            self._text.append(text)
+            yield TextDelta(text)
         for call in piece.get("tool_calls") or ():
             yield from self._call(call)
         if finish := choice.get("finish_reason"):

@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import Image, Message, Role, Text
+from kelpie.llm.catalog.openai_traits import is_o_series, reasons
+from kelpie.llm.openai import strict_schemas
 from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import HANDED, LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
@@ -29,14 +31,7 @@ OPTIONS = (
     "prompt_cache_key",
 )
 
-O_SERIES = re.compile(r"o[1-9](-|$)")
-_REASONING = re.compile(r"o[1-9](-|$)|gpt-[5-9](?!.*-chat)")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-def reasons(model: str) -> bool:
-    """Checks whether OpenAI treats the model as a reasoning one, which takes other parameters than the rest."""
-    return _REASONING.match(model.rpartition("/")[2]) is not None
 
 
 def encode_request(request: Request, named: str | None = None) -> bytes:
@@ -112,19 +107,23 @@ def _tools(request: Request) -> dict[str, Any]:
     if not request.tools:
         return {}
     chosen: dict[str, Any] = {
-        "tools": array([*map(_tool, request.tools)]),
+        "tools": array([_tool(tool, strict=wants_strict(request)) for tool in request.tools]),
         "tool_choice": request.tool_choice
         if request.tool_choice in ("auto", "required", "none")
         else {"type": "function", "function": {"name": request.tool_choice}},
     }
-    if not O_SERIES.match(request.model.rpartition("/")[2]):  # they refuse the parameter, whatever its value
+    if not is_o_series(request.model):
         chosen["parallel_tool_calls"] = request.parallel_tool_calls
     return chosen
 
 
-def _tool(tool: ToolSchema) -> bytes:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return dumps({"type": "function", "function": function})
+def wants_strict(request: Request) -> bool:
+    """Checks whether the agent's settings ask for strict tools."""
+    return request.options.get("strict") is True
+
+
+def _tool(tool: ToolSchema, *, strict: bool) -> bytes:
+    return dumps({"type": "function", "function": strict_schemas.function(tool, strict=strict)})
 
 
 def _messages(message: Message) -> Iterator[Mapping[str, Any]]:

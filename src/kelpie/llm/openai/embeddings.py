@@ -30,7 +30,10 @@ _REFUSED = (ModelFault.bad_request, ModelFault.context_overflow)
 async def embed(
     world: World, channel: Channel, limits: RetryLimits, model: str, dimensions: int, texts: Sequence[str]
 ) -> list[bytes]:
-    """One vector per text, as little-endian 32-bit floats. Raises ModelError."""
+    """One vector per text, as little-endian 32-bit floats; `dimensions` is 0 when they are not known yet.
+
+    Raises ModelError.
+    """
 
     async def ask(asked: Sequence[str]) -> list[bytes]:
         async def attempt(patience: RetryPolicy) -> AsyncGenerator[bytes, None]:
@@ -80,7 +83,7 @@ def _vector(channel: Channel, entry: Any, dimensions: int) -> bytes:
         values = binascii.a2b_base64(given) if isinstance(given, str) else struct.pack(f"<{len(given)}f", *given)
     except (binascii.Error, struct.error, TypeError):
         raise _unreadable(channel, "a vector in it does not consist of numbers") from None
-    if len(values) != 4 * dimensions:
+    if not values or len(values) != 4 * (dimensions or len(values) // 4):
         raise _unreadable(
             channel, f"a vector in it has {len(values) // 4} numbers, but the model has {dimensions} dimensions"
         )

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from kelpie.core.errors import ModelError
 from kelpie.llm.catalog import known_models, thinking_defaults
+from kelpie.llm.catalog.openai_traits import reasons
 from kelpie.llm.openai.chat import OpenAIChat
-from kelpie.llm.openai.chat_request import reasons
 from kelpie.llm.openai.responses_reply import Assembly
 from kelpie.llm.openai.responses_request import encode_request, forget_thoughts
 from kelpie.llm.provider.errors import Endpoint

@@ -10,7 +10,9 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text
-from kelpie.llm.openai.chat_request import O_SERIES, image_url, reasons, thinking
+from kelpie.llm.catalog.openai_traits import is_o_series, reasons
+from kelpie.llm.openai import strict_schemas
+from kelpie.llm.openai.chat_request import image_url, thinking, wants_strict
 from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
@@ -83,21 +85,20 @@ def _tools(request: Request) -> dict[str, Any]:
     if not request.tools:
         return {}
     chosen: dict[str, Any] = {
-        "tools": array([*map(_tool, request.tools)]),
+        "tools": array([_tool(tool, strict=wants_strict(request)) for tool in request.tools]),
         "tool_choice": request.tool_choice
         if request.tool_choice in ("auto", "required", "none")
         else {"type": "function", "name": request.tool_choice},
     }
-    if not O_SERIES.match(request.model.rpartition("/")[2]):
+    if not is_o_series(request.model):
         chosen["parallel_tool_calls"] = request.parallel_tool_calls
     return chosen
 
 
-def _tool(tool: ToolSchema) -> bytes:
+def _tool(tool: ToolSchema, *, strict: bool) -> bytes:
     """A tool. `strict` must be switched off explicitly: it is the default here, and most schemas are not made for
     it."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return dumps({"type": "function", **function, "strict": False})
+    return dumps({"type": "function", "strict": False, **strict_schemas.function(tool, strict=strict)})
 
 
 def _items(message: Message, thoughts: bool) -> Iterator[Mapping[str, Any]]:

@@ -58,7 +58,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """A piece of a thought; a `hidden` one has its whole opaque form in one piece."""
+    """A piece of a thought; a `hidden` one has its whole opaque form in one piece, empty when there is none."""
 
     text: str
     hidden: bool = False
@@ -111,6 +111,7 @@ class ModelInfo:
     structured_output: bool = False  # true if a JSON schema can be enforced on a reply
     reasoning: bool = False
     streaming: bool = True
+    temperature: float | None = 1.0  # default for an agent; None leaves it to the server
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # defaults for an agent's settings
 
 
@@ -126,10 +127,11 @@ class EmbeddingInfo:
 
 @dataclass(frozen=True, slots=True)
 class HiddenModel:
-    """A model that exists but is not offered. A provider with such models lists them as `hidden`."""
+    """A model that exists but cannot chat. A provider with such models lists them as `hidden`."""
 
     name: str
     reason: str
+    embeds: bool = False  # true for an embedding model
 
 
 class ChatModel(Protocol):

@@ -81,9 +81,16 @@ class RetryPolicy:
 
 
 async def retried(
-    attempt: Callable[[RetryPolicy], AsyncGenerator[T, None]], limits: RetryLimits, random: Random
+    attempt: Callable[[RetryPolicy], AsyncGenerator[T, None]],
+    limits: RetryLimits,
+    random: Random,
+    *,
+    quiet: bool = False,
 ) -> AsyncGenerator[T, None]:
-    """Everything one attempt yields, with retries after transient failures. Raises the last ModelError."""
+    """Everything one attempt yields, with retries after transient failures. Raises the last ModelError.
+
+    Each retry is logged, unless it is `quiet`: for a caller that logs the failure itself.
+    """
     patience = RetryPolicy(limits)
     for number in range(1, limits.attempts + 1):
         told = False
@@ -99,14 +106,15 @@ async def retried(
             pause_s = pause_before(number, error, limits, random)
             if pause_s >= patience.left_s():
                 raise
-            _log.warning(
-                "model_call_retried",
-                "Model call failed; trying again",
-                kind=error.kind.value,
-                error=error.message,
-                attempt=number,
-                pause_s=round(pause_s, 3),
-            )
+            if not quiet:
+                _log.warning(
+                    "model_call_retried",
+                    "Model call failed; trying again",
+                    kind=error.kind.value,
+                    error=error.message,
+                    attempt=number,
+                    pause_s=round(pause_s, 3),
+                )
         await asyncio.sleep(pause_s)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from kelpie.core.errors import ModelError
+from kelpie.llm.local.server import LocalServer
 from kelpie.llm.provider.interface import ModelInfo, Provider
 from kelpie.observe import logs
 
@@ -23,6 +24,7 @@ class Listing:
         self._retry_s = min(retry_s, fresh_s)
         self._lock = asyncio.Lock()
         self._models: Sequence[ModelInfo] | None = None
+        self._by_name: dict[str, ModelInfo] = {}
         self._error: ModelError | None = None
         self._asked_at = 0.0
 
@@ -37,17 +39,23 @@ class Listing:
                 raise _again(self._error)
             return self._models
 
-    async def find(self, handle: str, *, renew: bool = False) -> ModelInfo | None:
-        """The model with this handle; a listing that lacks it is renewed first. Raises ModelError."""
+    async def find(self, name: str, *, renew: bool = False) -> ModelInfo | None:
+        """The model of this name, in any of its spellings; a listing that lacks it is renewed first.
+
+        Raises ModelError.
+        """
         for fresh_s in (-1.0,) if renew else (self._fresh_s, self._retry_s):
-            for model in await self.models(fresh_s):
-                if model.handle == handle:
-                    return model
+            await self.models(fresh_s)
+            if found := self.known(name):
+                return found
         return None
 
-    def known(self, handle: str) -> ModelInfo | None:
-        """The model with this handle in the last listing, however old."""
-        return next((model for model in self._models or () if model.handle == handle), None)
+    def known(self, name: str) -> ModelInfo | None:
+        """The model of this name in the last listing, however old."""
+        listed = self._by_name
+        if found := listed.get(name):
+            return found
+        return next((listed[one] for one in spellings(self.provider, name) if one in listed), None)
 
     def _age(self) -> float:
         never = self._models is None and self._error is None
@@ -56,6 +64,7 @@ class Listing:
     async def _ask(self) -> None:
         try:
             self._models, self._error = await self.provider.models(), None
+            self._by_name = {model.name: model for model in self._models}
         except ModelError as error:
             self._error = error
             if self._models is not None:
@@ -66,6 +75,11 @@ class Listing:
                 )
         finally:
             self._asked_at = asyncio.get_running_loop().time()
+
+
+def spellings(provider: Provider, name: str) -> Sequence[str]:
+    """The names under which a provider may list what a user calls `name`, best first."""
+    return provider.spellings(name) if isinstance(provider, LocalServer) else (name,)
 
 
 def _again(error: ModelError) -> ModelError:

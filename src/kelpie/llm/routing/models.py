@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from kelpie.core.conversations.messages import Message, Role, Text
-from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.settings.settings import Settings
@@ -19,6 +19,9 @@ from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.catalog import known_models
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.limits.limited_provider import PRICES_VARIABLE
+from kelpie.llm.limits.limiter import Limiter
+from kelpie.llm.local import discovery
+from kelpie.llm.local.discovery import FoundServer
 from kelpie.llm.local.probing import Progress
 from kelpie.llm.local.server import LocalServer
 from kelpie.llm.provider.completion import complete
@@ -35,15 +38,27 @@ from kelpie.llm.provider.interface import (
     Request,
 )
 from kelpie.llm.routing import response_forms
+from kelpie.llm.routing.default_model import DEMO, NOTHING_SET_UP, DefaultModel, preferred
+from kelpie.llm.routing.discovered_servers import DiscoveredServers
 from kelpie.llm.routing.fallback import FallbackChain
-from kelpie.llm.routing.model_listing import Listing
-from kelpie.llm.routing.providers import ALL_OFFERS, ConfiguredProvider, fallbacks, how_to_have, make_providers
+from kelpie.llm.routing.model_listing import Listing, spellings
+from kelpie.llm.routing.providers import (
+    ALL_OFFERS,
+    ConfiguredProvider,
+    address_to_set,
+    fallbacks,
+    how_to_have,
+    listed_prices,
+    make_found,
+    make_providers,
+)
 from kelpie.llm.wire.image_visibility import in_sight
 from kelpie.observe import logs
 from kelpie.world.world import World
 
 HANDLES_TOLD_MAX = 50
 OWN = "kelpie"  # the provider that is built in
+LETTA_FREE = "letta/letta-free"  # in old examples and agent files: a model and an embedding model of every Letta server
 CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
 
@@ -59,6 +74,8 @@ class ProviderReport:
     models: tuple[ModelInfo, ...] = ()
     hidden: tuple[HiddenModel, ...] = ()
     error: ModelError | None = None
+    endpoint: str | None = None
+    setting: str | None = None  # for a local server that Kelpie found by itself: the setting that would name it
 
 
 class Models:
@@ -72,23 +89,98 @@ class Models:
         share: OrganizationShare | None = None,
     ) -> None:
         self._world = world
-        self.prices = Prices(parse_prices(PRICES_VARIABLE, settings.model_prices))
+        self._settings = settings
+        own_prices = parse_prices(PRICES_VARIABLE, settings.model_prices)
+        self.prices = Prices(own_prices, listed_prices(settings))
         made = (
             make_providers(world, settings, self.prices, share)
             if providers is None
             else [ConfiguredProvider(provider) for provider in providers]
         )
-        self._listings = {
-            each.provider.name: Listing(each.provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
-            for each in made
-        }
-        self._chat = {each.provider.name: each.chat for each in made}
-        self._limiters = {each.provider.name: each.limited.limiter for each in made if each.limited is not None}
+        self._listings: dict[str, Listing] = {}
+        self._chat: dict[str, ChatProvider] = {}
+        self._limiters: dict[str, Limiter] = {}
+        for each in made:
+            self._add(each)
         self._fallbacks = fallbacks(settings, tuple(self._listings))
+        self._discovered: DiscoveredServers | None = None
+        self._found: set[str] = set()  # providers that no setting names
+        if providers is None and settings.discover_models and len(made) == 1:
+
+            def make(found: FoundServer) -> ConfiguredProvider:
+                return make_found(world, settings, self.prices, share, found.kind, found.url)
+
+            self._discovered = DiscoveredServers(world, make, settings.model_listing_retry_s)
+
+    def _add(self, made: ConfiguredProvider) -> None:
+        name, settings = made.provider.name, self._settings
+        self._listings[name] = Listing(made.provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
+        self._chat[name] = made.chat
+        if made.limited is not None:
+            self._limiters[name] = made.limited.limiter
+
+    async def discover(self, handle: str = "") -> None:
+        """Looks for model servers on this machine, if no provider is set up and the handle is of none that is known.
+
+        Raises ModelError when the handle is of such a server and none answers.
+        """
+        provider = handle.partition("/")[0]
+        if self._discovered is None or provider in self._listings:
+            return
+        for each in await self._discovered.new():
+            self._found.add(each.provider.name)
+            self._add(each)
+        if provider not in self._listings and provider in discovery.KINDS:
+            raise ModelError(
+                ModelFault.connection,
+                f"No {provider} server answers on its default port of this machine.",
+                hint=f"Start it. {how_to_have(provider)}, if it listens elsewhere.",
+            )
+
+    async def nearby(self) -> list[tuple[FoundServer, str]]:
+        """Model servers that answer on this machine but are not in use, because other providers are set up; each with
+        the setting that enables it."""
+        if self._discovered is not None or not self._settings.discover_models:
+            return []
+        used = {each.endpoint for each in await self.report()}
+        return [
+            (each, address_to_set(each.kind, each.url))
+            for each in await discovery.look(self._world)
+            if each.url not in used and each.kind not in self._listings
+        ]
+
+    async def default(self) -> DefaultModel:
+        """The default model for new agents. Raises ModelError when the provider that would give it fails."""
+        if self._settings.default_model is not None:
+            return DefaultModel(self._settings.default_model)
+        await self.discover()
+        without: list[str] = []
+        for offer in ALL_OFFERS:
+            listing = self._listings.get(offer.name)
+            if listing is None:
+                continue
+            try:
+                models = await listing.models()
+            except ModelError as error:
+                raise _no_default(error) from error
+            if chosen := preferred(offer.name, models):
+                return DefaultModel(chosen.handle)
+            without.append(offer.name)
+        if not without:
+            return DefaultModel(DEMO, NOTHING_SET_UP)
+        return DefaultModel(DEMO, f"{' and '.join(without)} lists no model that can chat; `kelpie doctor` shows more")
 
     async def report(self) -> list[ProviderReport]:
         """Every provider with its models, offered and hidden, or its error."""
-        return list(await asyncio.gather(*(_report(listing) for listing in self._listings.values())))
+        await self.discover()
+        return list(
+            await asyncio.gather(*(_report(each, found=name in self._found) for name, each in self._listings.items()))
+        )
+
+    @property
+    def configured(self) -> bool:
+        """True if there is a provider besides the one that is built in."""
+        return any(name != OWN for name in self._listings)
 
     def absent(self) -> dict[str, str]:
         """Providers that are not set up, each with the setting to set."""
@@ -96,12 +188,11 @@ class Models:
 
     async def embeddings(self) -> list[EmbeddingInfo]:
         """Every available embedding model; a provider that fails is logged and left out."""
+        await self.discover()
         found: list[EmbeddingInfo] = []
         for name, listing in self._listings.items():
             try:
-                if _local(listing.provider) is not None:
-                    await listing.models()  # it caches for a while that a server does not answer
-                found += await listing.provider.embeddings()
+                found += await _embeddings(listing)
             except ModelError as error:
                 _log.warning(
                     "embedding_model_list_failed",
@@ -116,14 +207,19 @@ class Models:
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
+        if handle == LETTA_FREE:
+            handle = (await self.default()).handle
         provider_name, name = _split("model", handle)
+        await self.discover(handle)
         listing = self._listings.get(provider_name)
-        found = await listing.find(handle) if listing else None
+        found = await listing.find(name) if listing else None
+        if found is None and listing is not None:
+            await _check_it_chats(listing, handle, name)
         local = _local(listing.provider) if listing else None
         if found is None and listing is not None and local is not None and local.pull_missing and local.command(name):
             _log.info("model_pull_started", "Pulling a missing model", handle=handle)
             await local.fetch(name)
-            found = await listing.find(handle, renew=True)
+            found = await listing.find(name, renew=True)
         if found is None:
             raise _unknown(handle, [model.handle for model in await self.all()], local)
         return found
@@ -132,16 +228,24 @@ class Models:
         """Known facts about a model without a request; None when there is no such provider."""
         provider, _, name = handle.partition("/")
         listing = self._listings.get(provider)
-        return (listing.known(handle) or listing.provider.describe(name)) if listing else None
+        return (listing.known(name) or listing.provider.describe(name)) if listing else None
 
     async def resolve_embedding(self, handle: str) -> EmbeddingInfo:
-        """The embedding model with this handle. Raises InvalidInput or NotFound."""
-        _split("embedding", handle)
-        known = await self.embeddings()
-        for info in known:
-            if info.handle == handle:
-                return info
-        raise _unknown(handle, [info.handle for info in known], None)
+        """The embedding model with this handle.
+
+        Raises InvalidInput, NotFound, or ModelError when its provider fails.
+        """
+        if handle == LETTA_FREE:
+            handle = self._settings.default_embedding or await self.own_embedding() or handle
+        provider_name, name = _split("embedding", handle)
+        await self.discover(handle)
+        listing = self._listings.get(provider_name)
+        if listing is not None:
+            names = spellings(listing.provider, name)
+            by_name = {info.name: info for info in await _embeddings(listing, names)}
+            if found := next((by_name[one] for one in names if one in by_name), None):
+                return found
+        raise _unknown(handle, [info.handle for info in await self.embeddings()], None)
 
     async def own_embedding(self) -> str | None:
         """The handle of the embedding model on this machine, if it is installed."""
@@ -192,17 +296,21 @@ class Models:
 
     async def pull(self, handle: str) -> AsyncGenerator[Progress, None]:
         """Pulls a local model and yields the progress. Raises InvalidInput, NotFound or ModelError."""
+        await self.discover(handle)
         local, name = self._cared_for(handle)
         async with aclosing(local.pull(name)) as steps:
             async for step in steps:
                 yield step
-        await self._listings[local.name].find(handle, renew=True)
+        await self._listings[local.name].find(name, renew=True)
 
     async def remove(self, handle: str) -> None:
         """Deletes a local model. Raises InvalidInput, NotFound or ModelError."""
+        await self.discover(handle)
         local, name = self._cared_for(handle)
-        await local.remove(name)
-        await self._listings[local.name].find(handle, renew=True)
+        listing = self._listings[local.name]
+        found = await listing.find(name)
+        await local.remove(found.name if found else name)
+        await listing.find(name, renew=True)
 
     @property
     def counts_money(self) -> bool:
@@ -220,7 +328,10 @@ class Models:
 
     async def all(self) -> list[ModelInfo]:
         """Every available chat model; a provider that fails is logged and left out."""
-        reports = await self.report()
+        return self.offered(await self.report())
+
+    def offered(self, reports: Sequence[ProviderReport]) -> list[ModelInfo]:
+        """The chat models of a report; a provider that failed is logged."""
         for report in reports:
             if report.error is not None:
                 _log.warning(
@@ -271,7 +382,7 @@ class Models:
         return local, name
 
 
-async def _report(listing: Listing) -> ProviderReport:
+async def _report(listing: Listing, *, found: bool) -> ProviderReport:
     provider = listing.provider
     server: str | None = None
     try:
@@ -279,10 +390,40 @@ async def _report(listing: Listing) -> ProviderReport:
         error = None
     except ModelError as failure:
         models, error = (), failure
+    endpoint = models[0].endpoint if models else None
     if isinstance(provider, LocalServer):
-        server = provider.server
+        server, endpoint = provider.server, provider.address
+    setting = address_to_set(provider.name, endpoint) if found and endpoint else None
     hidden: Sequence[HiddenModel] = getattr(provider, "hidden", ())
-    return ProviderReport(provider.name, server, tuple(models), tuple(hidden), error)
+    return ProviderReport(provider.name, server, tuple(models), tuple(hidden), error, endpoint, setting)
+
+
+async def _embeddings(listing: Listing, only: Sequence[str] | None = None) -> Sequence[EmbeddingInfo]:
+    """The embedding models of a provider, or those of these names. Raises ModelError."""
+    local = _local(listing.provider)
+    if local is None:
+        return [each for each in await listing.provider.embeddings() if only is None or each.name in only]
+    await listing.models()  # it caches for a while that a server does not answer
+    return await local.embeddings(only)
+
+
+async def _check_it_chats(listing: Listing, handle: str, name: str) -> None:
+    """Raises InvalidInput for a model that exists and cannot chat."""
+    names = spellings(listing.provider, name)
+    hidden: Sequence[HiddenModel] = getattr(listing.provider, "hidden", ())
+    found = next((each for each in hidden if each.name in names), None)
+    if (found is not None and found.embeds) or (found is None and await _embeddings(listing, names)):
+        use = "use it as the embedding of an agent or archive"
+        raise InvalidInput("model", f"{handle[:200]} is an embedding model and cannot chat; {use}")
+    if found is not None:
+        raise InvalidInput("model", f"{handle[:200]} cannot chat: {found.reason}")
+
+
+def _no_default(error: ModelError) -> ModelError:
+    """The failure of the provider that would give the default model, with the other way to make an agent."""
+    other = "Or name a model: kelpie/demo works without a provider."
+    hint = f"{error.hint} {other}" if error.hint else other
+    return ModelError(error.kind, error.message, detail=error.detail, hint=hint, retry_after_s=error.retry_after_s)
 
 
 def _local(provider: Provider) -> LocalServer | None:

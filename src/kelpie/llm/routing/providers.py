@@ -3,11 +3,13 @@
 A provider is enabled when its key or its address is set. The table also names the setting for one that is not.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from kelpie.core.errors import ConfigurationError
+from kelpie.core.models import ollama_host
 from kelpie.core.models.provider_limits import ProviderLimits, parse_handles, parse_limits
 from kelpie.core.settings.settings import Settings
 from kelpie.fairness.organization_share import OrganizationShare
@@ -24,6 +26,7 @@ from kelpie.llm.routing import provider_kinds
 from kelpie.world.world import World
 
 FALLBACKS_VARIABLE = "KELPIE_MODEL_FALLBACKS"
+_MAKERS = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _RESPONSES = {"auto": None, "always": True, "never": False}
 
 
@@ -97,6 +100,34 @@ def make_providers(
     return made
 
 
+def make_found(
+    world: World, settings: Settings, prices: Prices, share: OrganizationShare | None, kind: str, url: str
+) -> ConfiguredProvider:
+    """The provider for a local server that was found at this address. Raises ConfigurationError."""
+    offer = next(each for each in LOCAL_OFFERS if each.kind == kind)
+    endpoint = _endpoint(offer, replace(settings, **{f"{kind}_base_url": url}))
+    assert endpoint is not None
+    limiter = _limiter(offer.name, _bounds(settings), settings, share)
+    return _within(_maker(world, offer, endpoint, settings), limiter, prices, settings, world.random)
+
+
+def listed_prices(settings: Settings) -> frozenset[str]:
+    """Providers that are asked at their maker's own address, so that the maker's list prices hold."""
+    addresses = {"openai": settings.openai_base_url, "anthropic": settings.anthropic_base_url}
+    return frozenset(name for name, url in addresses.items() if _is_at(url, _MAKERS[name]))
+
+
+def _is_at(url: str, host: str) -> bool:
+    """Checks whether a URL is one of this host or of its subdomains, such as those of regions."""
+    return f".{re.sub('^[a-z]+://', '', url).partition('/')[0].partition(':')[0]}".endswith(f".{host}")
+
+
+def address_to_set(kind: str, url: str) -> str:
+    """The setting that enables a local server at this address."""
+    offer = next(each for each in LOCAL_OFFERS if each.kind == kind)
+    return f"{offer.variable}={url}"
+
+
 def fallbacks(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
     """The server's chain of models. Raises ConfigurationError when one of them is of a provider that is not set up."""
     chain = parse_handles(FALLBACKS_VARIABLE, settings.model_fallbacks)
@@ -123,7 +154,9 @@ def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:
     """Address and key of the provider; None when it is not set up."""
     key: str | None = getattr(settings, f"{offer.name}_api_key", None)
     url: str | None = offer.url or getattr(settings, f"{offer.name}_base_url")
-    local = offer in LOCAL_OFFERS
+    local, url_variable = offer in LOCAL_OFFERS, offer.url_variable or offer.variable
+    if offer.name == "ollama" and not url and settings.ollama_host:
+        url, url_variable = ollama_host.base_url(settings.ollama_host), "OLLAMA_HOST"
     compatible = offer.name == "openai" and (url or "").rstrip("/") != Settings().openai_base_url
     if not url or not (key or compatible or local):
         return None
@@ -132,7 +165,7 @@ def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:
         url,
         key,
         offer.variable,
-        offer.url_variable or offer.variable,
+        url_variable,
         window_unknown=settings.context_window_unknown,
         output_tokens=settings.output_tokens,
     )

@@ -1,9 +1,10 @@
 """Authentication as plain ASGI: after it, a request has an authorization and a caller, and endpoints need not check.
 
-Health is open to every client. Preflights never get here: they carry no credential, and CORS answers them.
+Health and the pages without data are open to every client. Preflights never get here: they carry no credential, and
+CORS answers them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kelpie.accounts.passports import Passports
     from kelpie.accounts.quotas import Quotas
     from kelpie.api import Api
+    from kelpie.fairness.processor_time import ProcessorTime
 
 EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
 
@@ -41,19 +43,26 @@ class AuthenticationMiddleware:
         passports: "Passports",
         api: "Callable[[Caller], Api]",
         quotas: "Quotas",
+        processor_time: "ProcessorTime",
+        pages: frozenset[str] = frozenset(),
     ) -> None:
+        """`pages` are the paths of pages that show no data."""
         self._app = app
+        self._open_paths = EXEMPT | pages
         self._authenticator = authenticator
         self._passports = passports
         self._api = api
         self._quotas = quotas
+        self._processor_time = processor_time
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (passport := scope.get(cell_listener.CELL)) is not None:
             send = recording(self._passports, self._api, scope, receive, send, passport)
-        if scope["type"] == "http" and scope["path"] not in EXEMPT:
+        usage = None
+        if scope["type"] == "http" and scope["path"] not in self._open_paths:
             try:
                 await self._admit(scope)
+                usage = await self._processor_time.admit(scope["caller"].organization_id)
             except KelpieError as error:
                 told = errors.answer(error)
                 if told.status_code >= 500:
@@ -65,7 +74,8 @@ class AuthenticationMiddleware:
                     )
                 await told(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        answering = self._app(scope, receive, send)
+        await (answering if usage is None else usage.run(_started(answering)))
 
     async def _admit(self, scope: Scope) -> None:
         headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
@@ -79,6 +89,10 @@ class AuthenticationMiddleware:
         scope["pass"] = given
         scope["caller"] = caller = await self._authenticator.caller(given, _named_user(headers))
         self._quotas.count_request(caller.organization_id)
+
+
+async def _started(answering: Awaitable[None]) -> None:
+    await answering
 
 
 def credential_of(headers: Mapping[bytes, str]) -> str | None:

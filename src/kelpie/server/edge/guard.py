@@ -9,16 +9,20 @@ which no page has by itself; bodies are bounded in size and in time.
 import asyncio
 import re
 from collections.abc import Iterable
+from typing import Any
 
+import orjson
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
+from kelpie.server.edge.cross_origin import AllowedOrigins
 from kelpie.server.http.body_limits import BodyLimit, BodyLimits
 from kelpie.server.http.errors import UNKNOWN
 from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.json_body import IGNORED_HEADER
 from kelpie.world.ids import Ids
 
 BODY_STALL_S = 60.0  # how long a client may pause within a body
@@ -27,11 +31,17 @@ HEADER_BYTES_MAX = 64 * 1024
 QUERY_BYTES_MAX = 60_000  # a thousand ids
 QUERY_FIELDS_MAX = 2048
 PATH_CHARS_MAX = 4096
+REASON_CHARS_MAX = 500  # of a refusal, in the log
+REASON_BYTES_MAX = 256 * 1024  # of a body that it is taken from
 
 _HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; send fewer or shorter ones."
 _ADDRESS_TOO_LONG = (
     f"The URL is too long: its path may have {PATH_CHARS_MAX} characters, its query {QUERY_BYTES_MAX} bytes and "
     f"{QUERY_FIELDS_MAX} fields. Send several requests."
+)
+_FOREIGN_PAGE = (
+    "Web pages of other sites may not use this server. To allow one, add its origin to the setting "
+    "server.allowed_origins."
 )
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -63,12 +73,18 @@ class RequestLog:
         loop = asyncio.get_running_loop()
         started = loop.time()
         status = 0
+        facts: dict[str, str] = {}
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                if ignored := headers.get(IGNORED_HEADER):
+                    facts["ignored_fields"] = ignored
+            elif status >= 400 and not facts and (reason := reason_of(message.get("body", b""))):
+                facts["reason"] = reason
             await send(message)
 
         try:
@@ -96,7 +112,22 @@ class RequestLog:
                 client=scope["client"][0] if scope.get("client") else None,
                 status=status,
                 took_ms=took_ms,
+                **facts,
             )
+
+
+def reason_of(body: bytes) -> str | None:
+    """The reason in the body of a refusal, in one bounded text, if it has one."""
+    try:
+        told = orjson.loads(body) if len(body) <= REASON_BYTES_MAX else None
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(told, dict):
+        return None
+    reason: Any = told.get("message") or told.get("detail") or told.get("error")
+    if isinstance(reason, dict):
+        reason = reason.get("message")
+    return reason[:REASON_CHARS_MAX] if isinstance(reason, str) else None
 
 
 class RequestGuard:
@@ -110,12 +141,14 @@ class RequestGuard:
         *,
         stall_s: float = BODY_STALL_S,
         protected: bool = False,
+        origins: AllowedOrigins | None = None,
     ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in (*LOOPBACK, *hosts))
         self._limits = limits
         self._stall_s = stall_s
         self._protected = protected
+        self._origins = origins or AllowedOrigins(())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -138,7 +171,7 @@ class RequestGuard:
                 {"detail": "This server accepts only requests to a local host name; see the setting server.host."}, 403
             )
         if not self._protected and not self._may_ask(scope["method"], headers):
-            return JsonAnswer({"detail": "Web pages of other sites may not use this server."}, 403)
+            return JsonAnswer({"detail": _FOREIGN_PAGE}, 403)
         query = scope["query_string"]
         if len(query) > QUERY_BYTES_MAX or query.count(b"&") >= QUERY_FIELDS_MAX or len(scope["path"]) > PATH_CHARS_MAX:
             return JsonAnswer({"detail": _ADDRESS_TOO_LONG}, 414)
@@ -154,7 +187,7 @@ class RequestGuard:
     def _may_ask(self, method: str, headers: Headers) -> bool:
         origin = headers.get("origin")
         if origin is not None:
-            return self._is_ours(host_of(origin.partition("://")[2]))
+            return self._is_ours(host_of(origin.partition("://")[2])) or self._origins.is_configured(origin)
         # Without an Origin a browser still says where the request comes from; following a link to the docs is fine.
         if headers.get("sec-fetch-site") == "cross-site":
             return method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"

@@ -1,12 +1,11 @@
 """Translation of the error tree of `core/errors.py` into HTTP, and the only place that does it.
 
 Every refusal has one of four bodies, as Letta's clients know them: `{"detail": text}`, `{"detail": {...}}` while calls
-wait for an answer, `{"error": {...}}` for failures of a model provider, and `{"trace_id", "detail", "examples"?}` for a
-request that does not validate.
+wait for an answer, `{"error": {...}}` for failures of a model provider, and `{"trace_id", "detail", "message",
+"examples"?}` for a request that does not validate; its `message` is Kelpie's own.
 """
 
 import math
-import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +42,7 @@ from kelpie.core.errors import (
 from kelpie.core.tools.sandbox_caps import CapExceeded
 from kelpie.observe import logs
 from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.validation_sentences import prefix_of_id, sentences
 
 UNKNOWN = "An unknown error occurred"
 INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
@@ -91,7 +91,7 @@ _MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
     ModelFault.context_overflow: (400, "llm_context_overflow"),
     ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
     ModelFault.timeout: (504, "llm_timeout"),
-    ModelFault.connection: (500, "llm_error"),
+    ModelFault.connection: (503, "llm_error"),
     ModelFault.server: (500, "llm_error"),
     ModelFault.malformed: (500, "llm_error"),
 }
@@ -100,7 +100,7 @@ _STORAGE_RETRY_S = 1.0
 _NOT_AGAIN = {"x-should-retry": "false"}  # the SDKs repeat a 409, 429 or 5xx by themselves unless this says no
 _BEGINNING = reprlib.Repr()
 _BEGINNING.maxstring = _BEGINNING.maxother = _BEGINNING.maxlist = _BEGINNING.maxdict = INPUT_CHARS_MAX
-_ID_PATTERN = re.compile(r"\^([a-z_-]+)-\[0-9a-f\]")
+_EXAMPLE = "123e4567-e89b-42d3-8456-426614174000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,12 @@ def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
 
 
 def invalid_request(errors: Sequence[Any]) -> JsonAnswer:
-    """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
+    """The answer to a request that does not validate: `detail` is one string with a list in it, as in Letta, and
+    `message` says the same in sentences."""
     shown = [_error_shape(error) for error in errors[:ERRORS_MAX]]
     body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
-    examples = [example for error in shown if (example := _example_id(error))]
+    body["message"] = sentences(errors)
+    examples = [f"{prefix}-{_EXAMPLE}" for error in shown if (prefix := prefix_of_id(error))]
     if examples:
         body["examples"] = examples
     if len(errors) > ERRORS_MAX:
@@ -185,9 +187,26 @@ def register(app: FastAPI) -> None:
 async def _on_kelpie_error(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, KelpieError)
     told = answer(error)
-    if told.status_code >= 500 and not isinstance(error, QuotaExceeded):  # which is the client's to mend
+    failure = error.cause if isinstance(error, PartialFailure) else error
+    if isinstance(failure, ModelError):
+        _log_provider_failure(request, failure, told.status_code)
+    elif told.status_code >= 500 and not isinstance(error, QuotaExceeded):  # which is the client's to mend
         _log.error("request_failed", "Request failed", path=request.url.path, status=told.status_code, exc_info=error)
     return told
+
+
+def _log_provider_failure(request: Request, error: ModelError, status: int) -> None:
+    """One line without a traceback: the failure is the provider's, and the hint says what to do about it."""
+    _log.warning(
+        "provider_failed",
+        "Request failed because of a model provider",
+        path=request.url.path,
+        status=status,
+        kind=error.kind.value,
+        error=error.message,
+        detail=error.detail,
+        hint=error.hint,
+    )
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> JsonAnswer:
@@ -228,8 +247,3 @@ def _shown(value: Any) -> str:
     if seen <= INPUT_CHARS_MAX:
         return repr(value)
     return repr(value[: INPUT_CHARS_MAX + 1]) if isinstance(value, str | bytes) else _BEGINNING.repr(value)
-
-
-def _example_id(error: Mapping[str, Any]) -> str | None:
-    match = _ID_PATTERN.match(str(error.get("ctx", {}).get("pattern", "")))
-    return f"{match[1]}-123e4567-e89b-42d3-8456-426614174000" if match else None

@@ -2,16 +2,20 @@
 
 The values are counted before they are made: parsing and validating many small ones would hold up the event loop. A body
 nested deeper than Kelpie can write back, or with text no database can hold, must be refused on arrival and not
-when it is read. Bad JSON becomes a 422 like any other invalid body.
+when it is read. Bad JSON becomes a 422 like any other invalid body. Letta ignores fields that it does not know, and so
+does Kelpie; a header of the answer names them.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import json
+from collections.abc import Callable, Coroutine, Iterable
 from json import JSONDecodeError
-from typing import Any
+from typing import Any, get_args
 
 import orjson
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,13 +25,19 @@ from kelpie.server.http.dependencies import LARGE, lean
 
 DEPTH_MAX = 64
 VALUES_MAX = 50_000
+IGNORED_HEADER = "X-Kelpie-Ignored-Fields"
+IGNORED_MAX = 10  # fields that the header names
+IGNORED_CHARS_MAX = 64  # of each of their names
 LARGE_BYTES = 32 * 1024  # of a body: while it is read, parsed and validated, others get a turn between two steps
 
+_CREATING = frozenset({"POST", "PUT"})
 _TOO_MANY = f"The document has more than {VALUES_MAX} values; send it in several requests"
 
 
 class JsonRequest(Request):
     """A request with Kelpie's own `json()`. Raises JSONDecodeError for anything that is not an acceptable document."""
+
+    fields: Iterable[Any] = ()  # of the document, once it is read
 
     async def json(self) -> Any:
         raw = await self.body()
@@ -39,6 +49,8 @@ class JsonRequest(Request):
             document = parse(raw)
             await asyncio.sleep(0)
         route_access.check_body(self.scope.get("pass"), self.scope["path"], document)
+        if isinstance(document, dict):
+            self.fields = document.keys()
         return document
 
 
@@ -50,11 +62,35 @@ class JsonRoute(APIRoute):
         self.dependant = lean(whole)
         handle = super().get_route_handler()
         self.dependant = whole
+        known = _known_fields(whole) if _CREATING & (self.methods or set()) else None
 
         async def handle_json(request: Request) -> Response:
-            return await handle(JsonRequest(request.scope, request.receive))
+            asked = JsonRequest(request.scope, request.receive)
+            response = await handle(asked)
+            if known is not None and (unknown := [name for name in asked.fields if name not in known]):
+                response.headers[IGNORED_HEADER] = _names(unknown)
+            return response
 
         return handle_json
+
+
+def _known_fields(dependant: Dependant) -> frozenset[str] | None:
+    """The fields of a body whose other fields are ignored; None for any other body."""
+    if len(dependant.body_params) != 1:
+        return None
+    annotation: Any = dependant.body_params[0].field_info.annotation
+    models = [
+        one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
+    ]
+    if len(models) != 1 or models[0].model_config.get("extra", "ignore") != "ignore":
+        return None
+    fields = models[0].model_fields
+    return frozenset({*fields, *(field.alias for field in fields.values() if field.alias)})
+
+
+def _names(unknown: list[str]) -> str:
+    shown = [json.dumps(name[:IGNORED_CHARS_MAX])[1:-1] for name in unknown[:IGNORED_MAX]]
+    return ", ".join(shown) + (", ..." if len(unknown) > IGNORED_MAX else "")
 
 
 async def _check_values(raw: bytes) -> None:

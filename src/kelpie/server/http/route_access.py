@@ -28,6 +28,7 @@ _ADMIN = (
 _OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
+_LIST = ("/v1/agents", "/v1/agents/")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 
 # Fields of an agent that hold it back. A credential for some agents may not change them, not even to nothing.
@@ -38,7 +39,7 @@ _NO_RULES = "a key that is limited to specific agents may not change their tools
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: routes about messages, and routes that show the agent and its messages together.
-_OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
+_OF_MESSAGES = frozenset({"approvals", "messages", "reset-messages", "summarize", "generate"})
 _SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
 # Requests that the code of a tool may make to any agent, and the parts of its own agent that it may change.
@@ -122,6 +123,13 @@ def check_body(given: Authorization | None, path: str, document: Any) -> None:
         raise HTTPException(403, "compaction_settings: an access token may not set this field; omit it.")
 
 
+def listed_agents(given: Authorization | None) -> tuple[AgentId, ...] | None:
+    """The agents that a list of agents may show; None: all of the organization."""
+    if given is None or given.grants is None:
+        return None
+    return tuple(agent_id for agent_id, access in given.grants.items() if Access.read_agent in access)
+
+
 def scope_for(method: str, path: str) -> Scope:
     """The scope that a request needs."""
     if path.startswith(_ADMIN):
@@ -148,7 +156,11 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
 
 def _check_grants(given: Authorization, method: str, path: str) -> None:
     assert given.grants is not None
+    if method in _READING and path in _LIST and given.hostname is None:
+        return  # the list has only the agents of the key
     parts = path.split("/")
+    if given.hostname is None and parts[2:4] == ["kelpie", "agents"] and parts[5:] == ["spending"]:
+        del parts[2]  # what an agent has spent may be read by whoever may read the agent
     if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):
         raise Forbidden("This key is limited to specific agents and cannot be used here.")
     granted = given.grants.get(AgentId(parts[3]))

@@ -29,14 +29,43 @@ class _Report(Protocol):
     def hidden(self) -> Sequence[_Hidden]: ...
     @property
     def error(self) -> ModelError | None: ...
+    @property
+    def endpoint(self) -> str | None: ...
+    @property
+    def setting(self) -> str | None: ...
 
 
-def report_shape(reports: Sequence[_Report], absent: Mapping[str, str]) -> dict[str, Any]:
-    """Providers with their models; those that are not configured, with the settings to set."""
+class _FoundServer(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+
+
+class _DefaultModel(Protocol):
+    @property
+    def handle(self) -> str: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+def report_shape(
+    reports: Sequence[_Report], absent: Mapping[str, str], nearby: Sequence[tuple[_FoundServer, str]]
+) -> dict[str, Any]:
+    """Providers with their models; those that are not configured, with the settings to set; and model servers on this
+    machine that are not in use, with the setting that enables each."""
     return {
         "providers": [_provider(report) for report in reports],
         "absent": [{"name": name, "remedy": remedy} for name, remedy in absent.items()],
+        "nearby": [{"server": each.kind, "url": each.url, "setting": setting} for each, setting in nearby],
     }
+
+
+def default_shape(default: _DefaultModel | ModelError) -> dict[str, Any]:
+    """The default model of new agents, or why there is none now."""
+    if isinstance(default, ModelError):
+        return {"handle": None, "reason": " ".join(filter(None, (default.message, default.hint)))}
+    return {"handle": default.handle, "reason": default.reason}
 
 
 def _provider(report: _Report) -> dict[str, Any]:
@@ -44,7 +73,9 @@ def _provider(report: _Report) -> dict[str, Any]:
     return {
         "name": report.provider,
         "server": report.server,
-        "endpoint": report.models[0].endpoint if report.models else None,
+        "endpoint": report.endpoint,
+        "found": report.setting is not None,
+        "setting": report.setting,
         "error": error.message if error else None,
         "detail": error.detail if error else None,
         "hint": error.hint if error else None,

@@ -13,7 +13,7 @@ from kelpie.server.http.errors import error_frame, refusal
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 from kelpie.server.http.sse import EventStream
-from kelpie.server.kelpie.model_report import report_shape
+from kelpie.server.kelpie.model_report import default_shape, report_shape
 
 router = resource("/kelpie/models", "models (Kelpie)")
 
@@ -29,8 +29,13 @@ class ModelBody(BaseModel):
 @router.get("", summary="Get a report on providers and models, including hidden ones (Kelpie)", response_model=None)
 async def report(api: CallerApi) -> JsonAnswer:
     embedding = await api.archives.embedding()
-    told = report_shape(await api.models.report(), api.models.absent())
-    return JsonAnswer(told | {"embedding": {"model": embedding.model, "remedy": embedding.lacking}})
+    told = report_shape(await api.models.report(), api.models.absent(), await api.models.nearby())
+    told["embedding"] = {"model": embedding.model, "remedy": embedding.lacking}
+    try:
+        told["default_model"] = default_shape(await api.models.default())
+    except ModelError as error:
+        told["default_model"] = default_shape(error)
+    return JsonAnswer(told)
 
 
 @router.post("/check", summary="Check that a model answers (Kelpie)", response_model=None)

@@ -155,18 +155,22 @@ class Fence:
             self._last[agent_id] = (epoch, version)
 
 
+_END = (  # of a run: what stays as it is once it has ended, which is everything but what became of its callback
+    "id, status, stop_reason, stop_detail, completed_at, usage, step_count, taken_up, ttft_ns, total_duration_ns, "
+    "owner, owner_incarnation, input, metadata, request_config, conversation_id"
+)
+
+
 class EndsOnce:
-    """Checks after every commit that a run which has ended keeps its end. One per run."""
+    """Checks after every commit that a run which has ended keeps its end and its record. One per run."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, tuple[str, str | None, int]] = {}
+        self._ends: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, disk: Disk) -> None:
-        for run_id, *end in disk.query(
-            "SELECT id, status, stop_reason, completed_at FROM runs WHERE completed_at IS NOT NULL"
-        ):
-            if (before := self._ends.setdefault(run_id, tuple(end))) != tuple(end):
-                raise Broken("a run ends once", f"{run_id} had ended as {before} and is {tuple(end)}")
+        for record in disk.query(f"SELECT {_END} FROM runs WHERE completed_at IS NOT NULL"):
+            if (before := self._ends.setdefault(record[0], record)) != record:
+                raise Broken("a run ends once", f"{record[0]} had ended as {before} and is {record}")
 
 
 def streams_are_whole(disk: Disk, _history: History) -> None:

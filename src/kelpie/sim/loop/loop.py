@@ -65,6 +65,8 @@ class SimLoop(OfflineLoop):
         self._virtual_s_max = virtual_s_max
         self._stall_at = 0
         self._stall: Callable[[], tuple[float, int]] | None = None
+        self._look: Callable[[], float] | None = None
+        self._look_at = 0.0
         self.set_exception_handler(
             lambda _, context: self.report_unhandled(str(context["message"]), context.get("exception"))
         )
@@ -110,6 +112,12 @@ class SimLoop(OfflineLoop):
         """
         self._stall = stall
         self._stall_at = self.picks + 1 if stall else 0
+
+    def looks(self, look: Callable[[], float]) -> None:
+        """Registers a function that is called when nothing is ready, and returns the time from which on it is called
+        again. It only looks: a run with it has the same trace as one without.
+        """
+        self._look = look
 
     # --- asyncio: time, callbacks, tasks ---
 
@@ -173,6 +181,8 @@ class SimLoop(OfflineLoop):
         while not self._runnable:
             if self._stopping:
                 return
+            if self._look is not None and self._now >= self._look_at:
+                self._look_at = self._look()
             self._jump()
         handle = self._runnable.pop(self._choose())
         if handle._cancelled or self._is_dead(handle):

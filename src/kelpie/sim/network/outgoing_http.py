@@ -65,17 +65,24 @@ class Internet:
         self._hosts: dict[str, Handler] = {}
 
     def host(self, name: str, handler: Handler) -> None:
-        """Registers a server."""
+        """Registers a server, by its host name, or by `host:port` for one port of it."""
         self._hosts[name] = handler
 
-    def open(self, node: Node, name: str) -> Connection | None:
+    def has(self, name: str, port: int | None) -> bool:
+        """Checks whether there is a server at this address."""
+        return self._handler(name, port) is not None
+
+    def open(self, node: Node, name: str, port: int | None = None) -> Connection | None:
         """Begins a connection to a server; None when there is none of that name."""
-        handler = self._hosts.get(name)
+        handler = self._handler(name, port)
         if handler is None:
             return None
         connection = self.network.connect(node, f"{node.name}-{name}", PLACE)
         self.network.loop.create_task(_serve(connection, handler), name=f"host-{name}", context=outside())
         return connection
+
+    def _handler(self, name: str, port: int | None) -> Handler | None:
+        return self._hosts.get(f"{name}:{port}") or self._hosts.get(name)
 
 
 async def _serve(connection: Connection, handler: Handler) -> None:
@@ -117,6 +124,10 @@ class SimHttp:
     def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
         return SimTransport(self._internet, self._node)
 
+    async def listens(self, host: str, port: int) -> bool:
+        await asyncio.sleep(self._internet.network.latency_s())
+        return self._internet.has(host, port)
+
 
 class SimTransport(httpx.AsyncBaseTransport):
     def __init__(self, internet: Internet, node: Node) -> None:
@@ -126,7 +137,7 @@ class SimTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         limits: Mapping[str, float | None] = request.extensions.get("timeout", {})
         body = await request.aread()
-        connection = self._internet.open(self._node, request.url.host)
+        connection = self._internet.open(self._node, request.url.host, request.url.port)
         if connection is None:
             await asyncio.sleep(self._internet.network.latency_s())
             raise httpx.ConnectError(f"no such host: {request.url.host}", request=request)

@@ -80,6 +80,11 @@ class SimDatabase:
     def trouble(self) -> StorageError | None:
         return self._trouble
 
+    @property
+    def is_idle(self) -> bool:
+        """True if every call was answered."""
+        return not self._pending
+
     async def read(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
         delay_s = self._rng.uniform(*READ_S) + self._late("database.read")

@@ -9,14 +9,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
 from kelpie.sim.ports.packages import PackageDisk
 from kelpie.world.database import MEMORY, ProcessMemory
 from kelpie.world.sqlite.connections import memory_connection
-from kelpie.world.sqlite.group_commit import FaultPoints, Point, driver_connection, tolerant_text, watch_statements
+from kelpie.world.sqlite.group_commit import (
+    FaultPoints,
+    Point,
+    driver_connection,
+    run_read,
+    tolerant_text,
+    watch_statements,
+)
+
+T = TypeVar("T")
 
 Watcher = Callable[["Disk"], None]
 
@@ -85,6 +94,11 @@ class Disk:
             return self._raw.execute(sql, parameters).fetchall()
         finally:
             self._raw.text_factory = before
+
+    def read(self, fn: Callable[[Connection], T]) -> T:
+        """Runs a read of the product on the committed state, as a process that knows nothing; for checks."""
+        with self.used_by(ProcessState()) as connection:
+            return run_read(connection, fn)
 
     @contextmanager
     def used_by(self, process: ProcessState, points: FaultPoints | None = None) -> Iterator[Connection]:

@@ -7,7 +7,7 @@ from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
 from kelpie.sim.scenarios.basic.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.basic.failed_commits import FAILED_COMMITS
 from kelpie.sim.scenarios.basic.many_messages import MANY_AGENTS, ONE_AGENT
-from kelpie.sim.scenarios.basic.model_faults import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.basic.model_faults import LLM_FAULTS, MODEL_SERVER, NETWORK
 from kelpie.sim.scenarios.basic.slow_clients import CLIENTS
 from kelpie.sim.scenarios.basic.storage_faults import CONVERSATIONS
 from kelpie.sim.scenarios.basic.two_servers import RIVALS
@@ -38,7 +38,7 @@ from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
 from kelpie.sim.scenarios.turns.budgets import BUDGETS
-from kelpie.sim.scenarios.turns.cancelling import CANCELLING
+from kelpie.sim.scenarios.turns.cancelling import CANCELLING, RESUMING
 from kelpie.sim.scenarios.turns.compaction import WINDOWS
 from kelpie.sim.scenarios.turns.conversations_at_once import LANES
 from kelpie.sim.scenarios.turns.deletions import REMOVALS
@@ -57,6 +57,7 @@ SCENARIOS: dict[str, Scenario] = {
         DISK_FULL,
         LLM_FAULTS,
         NETWORK,
+        MODEL_SERVER,
         ONE_AGENT,
         MANY_AGENTS,
         CLIENTS,
@@ -85,6 +86,7 @@ SCENARIOS: dict[str, Scenario] = {
         DOUBTS,
         CUT_OFF,
         CANCELLING,
+        RESUMING,
         ABANDONED,
         WAITING,
         EXPIRING,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, bindparam, delete, func, insert, null, select, update
+from sqlalchemy import BigInteger, Row, Select, bindparam, case, delete, func, insert, null, select, update
 from sqlalchemy import exists as sql_exists
 
 from kelpie.core.agents.agent import Agent, AgentQuery
@@ -156,11 +156,25 @@ def bump(tx: Tx, agent_id: AgentId) -> None:
     tx.execute(_TOUCH_VERSION, {"of_agent": agent_id})
 
 
+# A turn may end before a change that was committed earlier; the time of the last use does not go back.
+_AT = bindparam("at", type_=BigInteger())
+_LATER = case((agents.c.updated_at > _AT, agents.c.updated_at), else_=_AT)
+_TOUCH = (
+    update(agents).where(agents.c.id == bindparam("of_agent")).values(updated_at=_LATER, version=agents.c.version + 1)
+)
+
+
+def touch(tx: Tx, agent_id: AgentId, at: Micros) -> None:
+    """Marks that a client attached something to the agent or detached it."""
+    tx.execute(_TOUCH, {"of_agent": agent_id, "at": at})
+
+
 _RECORD_RUN = (
     update(agents)
     .where(agents.c.id == bindparam("of_agent"))
     .values(
-        last_run_completion=bindparam("at"),
+        updated_at=_LATER,
+        last_run_completion=_AT,
         last_run_duration_ms=bindparam("duration_ms"),
         last_stop_reason=bindparam("reason"),
     )
@@ -168,7 +182,7 @@ _RECORD_RUN = (
 
 
 def record_run(tx: Tx, agent_id: AgentId, at: Micros, duration_ms: int, reason: StopReason) -> None:
-    """Records the result of the agent's last run; not a change of its configuration."""
+    """Records the result and time of the agent's last run; not a change of its configuration."""
     tx.execute(_RECORD_RUN, {"of_agent": agent_id, "at": at, "duration_ms": duration_ms, "reason": reason.value})
 
 

@@ -39,6 +39,7 @@ def model_to_json(model: ModelChoice) -> dict[str, Any]:
         "temperature": model.temperature,
         "parallel_tool_calls": model.parallel_tool_calls,
         "settings": dict(model.settings),
+        **({} if model.inner_thoughts is None else {"inner_thoughts": model.inner_thoughts}),
     }
 
 

@@ -28,6 +28,7 @@ CONDITIONS: dict[str, ColumnElement[bool]] = {
             identities.c.identifier_key.in_(bindparam("identifier_keys", expanding=True))
         )
     ),
+    "only": agents.c.id.in_(bindparam("only", expanding=True)),
     "visible": or_(agents.c.hidden.is_(None), agents.c.hidden.is_(False)),
 }
 
@@ -61,6 +62,9 @@ def matching(query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
     if query.identifier_keys:
         names.append("identifier_keys")
         bound["identifier_keys"] = list(query.identifier_keys)
+    if query.only is not None:
+        names.append("only")
+        bound["only"] = list(query.only)
     if not query.show_hidden:
         names.append("visible")
     return tuple(names), bound

@@ -26,13 +26,14 @@ class Node:
 NOBODY = Node("", 0)  # the node of a run that has not started
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
-    """The right to write for one agent, until another node claims it."""
+    """The right to write for one agent, until another node claims it or this one has unloaded the agent."""
 
     agent_id: AgentId
     epoch: int
     node: Node
+    ended: bool = False  # known in this process only: it holds at once, also while nothing can be stored
 
 
 _NODE = select(nodes.c.incarnation).where(nodes.c.id == bindparam("node_id"))
@@ -129,6 +130,8 @@ _ADVANCE = (
 
 def advance(tx: Tx, claim: Claim) -> None:
     """The first statement of every journal commit. Raises Fenced when the claim no longer holds."""
+    if claim.ended:
+        raise Fenced(f"{claim.agent_id} was unloaded while this was running")
     moved = tx.execute(
         _ADVANCE,
         {

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
-from kelpie.core.conversations.approvals import PendingCalls
+from kelpie.core.conversations.approvals import PendingCalls, PendingRequest
 from kelpie.core.conversations.messages import Message
-from kelpie.core.ids import AgentId, MessageId, RunId
+from kelpie.core.ids import AgentId, MessageId, OrganizationId, RunId
 from kelpie.core.time import Micros
 from kelpie.storage.conversations.message_rows import answers_from_json, answers_to_json, from_row
 from kelpie.storage.tables import agents, approvals, messages
@@ -32,6 +32,21 @@ _REQUESTS = (
     .join(approvals, approvals.c.message_id == messages.c.id)
     .where(approvals.c.agent_id.in_(bindparam("ids", expanding=True)), approvals.c.conversation_id == "")
 )
+_PENDING = (
+    select(
+        approvals.c.conversation_id.label("in_conversation"),
+        approvals.c.answers.label("given"),
+        approvals.c.requested_at,
+        agents.c.name.label("agent_name"),
+        messages,
+    )
+    .join(messages, messages.c.id == approvals.c.message_id)
+    .join(agents, agents.c.id == approvals.c.agent_id)
+    .where(agents.c.organization_id == bindparam("of_organization"))
+    .order_by(approvals.c.requested_at.desc(), approvals.c.agent_id, approvals.c.conversation_id)
+    .limit(bindparam("most"))
+)
+_PENDING_OF_AGENT = _PENDING.where(approvals.c.agent_id == bindparam("of_agent"))
 
 
 def get(tx: Tx, agent_id: AgentId, conversation: str) -> PendingCalls | None:
@@ -66,6 +81,26 @@ def due(tx: Tx, before: Micros, most: int) -> list[PendingCalls]:
 def requests_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, Message]:
     """The pending requests of the default conversations of these agents, by agent."""
     return {row.agent_id: from_row(row) for row in tx.execute(_REQUESTS, {"ids": list(agent_ids)})}
+
+
+def pending(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, limit: int) -> list[PendingRequest]:
+    """The newest pending requests of an organization, or of one of its agents."""
+    bound = {"of_organization": organization, "most": limit}
+    rows = (
+        tx.execute(_PENDING, bound)
+        if agent_id is None
+        else tx.execute(_PENDING_OF_AGENT, {**bound, "of_agent": agent_id})
+    )
+    return [
+        PendingRequest(
+            row.agent_name,
+            row.in_conversation,
+            from_row(row),
+            row.requested_at,
+            frozenset(answer.call_id for answer in answers_from_json(row.given)),
+        )
+        for row in rows
+    ]
 
 
 def _to_row(pending: PendingCalls) -> dict[str, Any]:

@@ -42,11 +42,12 @@ def _thread(names: tuple[str, ...], descending: bool) -> Select[Any]:
 
 def read(tx: Tx, conversation_id: ConversationId, query: ThreadQuery) -> list[Message]:
     """The messages of a conversation in the requested order; an unknown cursor is ignored."""
-    given: dict[str, Any] = {
-        "after": _place_of(tx, conversation_id, query.after),
-        "before": _place_of(tx, conversation_id, query.before),
-        "group_id": query.group_id,
-    }
+    after, before = (_place_of(tx, conversation_id, cursor) for cursor in (query.after, query.before))
+    if after is not None and before is not None:
+        after, before = min(after, before), max(after, before)
+    elif query.descending and after is not None:
+        after, before = None, after
+    given: dict[str, Any] = {"after": after, "before": before, "group_id": query.group_id}
     used = {name: value for name, value in given.items() if value is not None}
     bound = {"of_conversation": conversation_id, "most": query.limit, **used}
     rows = tx.execute(_thread(tuple(used), query.descending), bound)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, select, tuple_, update
 
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason, check_run_move
@@ -204,6 +204,23 @@ _EXISTS = select(runs.c.id).where(runs.c.id == bindparam("of_run"))
 
 def exists(tx: Tx, run_id: RunId) -> bool:
     return tx.execute(_EXISTS, {"of_run": run_id}).first() is not None
+
+
+_NEWER = (
+    select(runs.c.id)
+    .where(
+        runs.c.agent_id == bindparam("of_agent"),
+        tuple_(runs.c.created_at, runs.c.id) > tuple_(bindparam("since"), bindparam("of_run")),
+        func.coalesce(runs.c.conversation_id, "") == bindparam("of_conversation"),
+    )
+    .limit(1)
+)
+
+
+def has_newer(tx: Tx, run: Run) -> bool:
+    """True if another run of its conversation was created after it."""
+    where = {"of_agent": run.agent_id, "of_conversation": run.conversation_id or ""}
+    return tx.execute(_NEWER, {**where, "since": run.created_at, "of_run": run.id}).first() is not None
 
 
 _COUNT_CREATED = (

@@ -123,13 +123,14 @@ def update(
 
 
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
-    """Inserts the tool, or copies its settings to the one that has its name; that one keeps its id and creation
-    time."""
+    """Inserts the tool, or copies its settings to the one that has its name; that one keeps its id and creation time,
+    and its tags unless the new ones are given."""
     there = by_names(tx, tool.organization_id, [tool.name]).get(tool.name)
     if there is None:
         insert(tx, tool)
         return get(tx, tool.id), ()
-    changes = {name: getattr(tool, name) for name in sorted(_CHANGEABLE)}
+    kept = frozenset[str]() if tool.tags else frozenset({"tags"})
+    changes = {name: getattr(tool, name) for name in sorted(_CHANGEABLE - kept)}
     after, _, affected = update(tx, there.id, changes, tool.updated_at, tool.last_updated_by_id)
     return after, affected
 

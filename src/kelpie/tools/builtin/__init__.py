@@ -18,6 +18,7 @@ from kelpie.tools.builtin import (
     pause,
     schemas,
     voice,
+    web,
     working_memory,
 )
 from kelpie.tools.calls.interface import TransactionalTool
@@ -59,7 +60,7 @@ class Builtin:
 
 _CORE, _MEMORY, _SLEEPTIME = ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core
 _VOICE, _AGENTS = ToolType.letta_voice_sleeptime_core, ToolType.letta_multi_agent_core
-_CODE = ToolType.letta_builtin
+_BUILTIN = ToolType.letta_builtin
 
 BUILTINS: dict[str, Builtin] = {
     builtin.name: builtin
@@ -104,10 +105,12 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, async_messages.send_message_to_agent_async),
-        Builtin(schemas.RUN_CODE, _CODE, None, parallel=True),
-        Builtin(schemas.RUN_CODE_WITH_TOOLS, _CODE, None),
-        Builtin(schemas.SHELL, _CODE, None),
-        Builtin(schemas.FILESYSTEM, _CODE, None),
+        Builtin(schemas.RUN_CODE, _BUILTIN, None, parallel=True),
+        Builtin(schemas.RUN_CODE_WITH_TOOLS, _BUILTIN, None),
+        Builtin(schemas.SHELL, _BUILTIN, None),
+        Builtin(schemas.FILESYSTEM, _BUILTIN, None),
+        Builtin(schemas.WEB_SEARCH, _BUILTIN, web.web_search, parallel=True),
+        Builtin(schemas.FETCH_WEBPAGE, _BUILTIN, web.fetch_webpage, parallel=True),
         Builtin(schemas.WORKING_MEMORY_SET, _CORE, working_memory.working_memory_set),
         Builtin(schemas.WORKING_MEMORY_GET, _CORE, working_memory.working_memory_get),
         Builtin(schemas.WORKING_MEMORY_LIST, _CORE, working_memory.working_memory_list),
@@ -119,11 +122,9 @@ BUILTINS: dict[str, Builtin] = {
 # Letta has these too. Their names are kept free, so that no custom tool stands in the way when Kelpie gets them.
 COMING = frozenset(
     {
-        "fetch_webpage",
         "grep_files",
         "open_files",
         "semantic_search_files",
-        "web_search",
     }
 )
 RESERVED = frozenset(BUILTINS) | COMING

@@ -46,7 +46,7 @@ def pause_heartbeats(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) ->
     """Begins a pause; an earlier one is replaced."""
     minutes = minutes_of(arguments.get("minutes", MINUTES_DEFAULT))
     agents.pause(tx, call.agent.id, call.now, call.now + minutes * MINUTE)
-    text = f"Your heartbeats are paused for {minutes} {'minute' if minutes == 1 else 'minutes'}."
+    text = f"Paused for {minutes} {'minute' if minutes == 1 else 'minutes'}: until then you take no steps on your own."
     return Outcome(text, touched=(call.agent.id,), ends_turn=NAME)
 
 

@@ -412,3 +412,44 @@ FILESYSTEM = _tool(
     },
     ("operation",),
 )
+
+WEB_SEARCH = _tool(
+    "web_search",
+    "Search the web. Returns the title, the URL, a summary and the highlights of each result.",
+    {
+        "query": _text("What to search for."),
+        "num_results": _number("Number of results: 1 to 100. Default: 10."),
+        "category": {
+            "type": "string",
+            "enum": [
+                "company",
+                "research paper",
+                "news",
+                "pdf",
+                "github",
+                "tweet",
+                "personal site",
+                "linkedin profile",
+                "financial report",
+            ],
+            "description": "Search only pages of this kind.",
+        },
+        "include_text": {
+            "type": "boolean",
+            "description": "Return the full text of the pages, which may be long. Default: false.",
+        },
+        "include_domains": _texts("Search only these domains."),
+        "exclude_domains": _texts("Leave out these domains."),
+        "start_published_date": _text("Only pages published from this date on (ISO 8601)."),
+        "end_published_date": _text("Only pages published up to this date (ISO 8601)."),
+        "user_location": _text("Two-letter code of the country whose results you want, such as US."),
+    },
+    ("query",),
+)
+
+FETCH_WEBPAGE = _tool(
+    "fetch_webpage",
+    "Fetch a web page and return its text as Markdown.",
+    {"url": _text("The URL of the page.")},
+    ("url",),
+)

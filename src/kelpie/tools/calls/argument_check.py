@@ -27,10 +27,14 @@ _SIZES = {str: ("minLength", "maxLength", "letters"), list: ("minItems", "maxIte
 Schema = Mapping[str, Any]
 
 
+class WrongArguments(ToolError):
+    """An argument is missing, or the tool has no such argument."""
+
+
 def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments in the form the tool takes. `json_schema` is the tool's: {name, description, parameters}.
 
-    Raises ToolError for a missing, unknown or wrong argument.
+    Raises WrongArguments for a missing or unknown argument, and ToolError for an invalid value.
     """
     parameters = kinds_of.mapping(json_schema.get("parameters"))
     try:
@@ -76,11 +80,11 @@ class _Check:
             elif others or (not properties and others is None and where):
                 checked[name] = value
             else:
-                raise ToolError(f"Unknown argument '{path}'. {_known(properties)}")
+                raise WrongArguments(f"Unknown argument '{path}'. {_known(properties)}")
         for name in required:
             if name not in checked:
                 path = f"{where}.{name}" if where else name
-                raise ToolError(f"The argument '{path}' is missing. {_known(properties)}")
+                raise WrongArguments(f"The argument '{path}' is missing. {_known(properties)}")
         return checked
 
     def _spend(self) -> None:

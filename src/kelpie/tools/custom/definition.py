@@ -19,6 +19,7 @@ RETURN_CHARS_MAX = 1_000_000
 NODE = ("typescript", "javascript")  # the sources that Node runs
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_NAMES_SHOWN = 5  # functions of a source, in an error
 
 
 async def make(
@@ -102,6 +103,16 @@ async def check_source(reader: SourceReader, text: str, source_type: str | None)
         await reader.check(text)
     else:
         check_text(text)
+
+
+async def check_function(reader: SourceReader, text: str, schema: Mapping[str, Any]) -> None:
+    """Raises InvalidInput when new source code does not define the function that the new schema names."""
+    names = await reader.function_names(text)
+    if (name := schema.get("name")) not in names:
+        defined = ", ".join(f"'{one[:80]}'" for one in names[:_NAMES_SHOWN])
+        raise InvalidInput(
+            "json_schema.name", f"is '{str(name)[:80]}', but the source code defines {defined}; use one name in both"
+        )
 
 
 def check_requirements(pip: Sequence[Mapping[str, Any]] | None, npm: Sequence[Mapping[str, Any]] | None = None) -> None:

@@ -24,7 +24,15 @@ from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.calls import approval_rule
 from kelpie.tools.calls.interface import TransactionalTool
 from kelpie.tools.calls.precomputed_search import Preparation
-from kelpie.tools.custom.definition import check_requirements, check_return_limit, check_source, derived_schema, make
+from kelpie.tools.custom.definition import (
+    check_function,
+    check_requirements,
+    check_return_limit,
+    check_source,
+    derived_schema,
+    is_python,
+    make,
+)
 from kelpie.tools.registry import search
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
@@ -123,6 +131,8 @@ class Tools:
         if after.tool_type is not ToolType.custom or after.source_code is None:
             return
         await check_source(self.sources, after.source_code, after.source_type)
+        if "source_code" in changes and changes.get("json_schema") and is_python(after.source_type):
+            await check_function(self.sources, after.source_code, changes["json_schema"])
         if self._prepare is not None:
             await self._prepare(after)
 
@@ -142,13 +152,15 @@ class Tools:
 
     async def attach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
         """Attaches the tool to the agent, if it is not, and returns the new agent. Raises NotFound for either."""
-        return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id)))
+        now = self._world.clock.now()
+        return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id), now))
 
     async def detach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
         """Detaches the tool from the agent, if it has it, and returns the agent afterwards. Raises NotFound for the
         agent.
         """
-        return await self._change(agent_id, lambda tx: tool_writes.detach(tx, agent_id, tool_id))
+        now = self._world.clock.now()
+        return await self._change(agent_id, lambda tx: tool_writes.detach(tx, agent_id, tool_id, now))
 
     async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> AgentView:
         """Makes calls of a tool by the agent wait for approval, or no longer. Raises NotFound for the agent."""

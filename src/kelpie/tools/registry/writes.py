@@ -79,16 +79,16 @@ def _custom(tool: Tool | None) -> bool:
     return tool is not None and tool.tool_type is ToolType.custom
 
 
-def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId, now: Micros) -> None:
     """Raises NotFound, and InvalidInput for a tool that the agent's type has no use for."""
     require_heartbeats("tool_id", agent_rows.get(tx, agent_id).agent_type, [rows.get(tx, tool_id)])
     if rows.attach(tx, agent_id, tool_id):
-        agent_rows.bump(tx, agent_id)
+        agent_rows.touch(tx, agent_id, now)
 
 
-def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId, now: Micros) -> None:
     if rows.detach(tx, agent_id, tool_id):
-        agent_rows.bump(tx, agent_id)
+        agent_rows.touch(tx, agent_id, now)
 
 
 def log_shadowed(found: Iterable[Tool]) -> None:

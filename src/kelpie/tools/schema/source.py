@@ -56,11 +56,21 @@ def check(source: str) -> None:
 def read(source: str) -> Source:
     """Raises InvalidInput when the source does not parse or holds no function that can be the tool."""
     statements = list(_outer(_parsed(source).body))
-    functions = [node for node in statements if isinstance(node, Function)]
-    if not functions:
-        raise InvalidInput(FIELD, "contains no top-level function; define the tool as one")
+    functions = _functions(statements)
     public = [node for node in functions if not node.name.startswith("_")]
     return Source((public or functions)[-1], _names(statements))
+
+
+def function_names(source: str) -> list[str]:
+    """The names of the functions at the top level. Raises InvalidInput when there is none."""
+    return [node.name for node in _functions(_outer(_parsed(source).body))]
+
+
+def _functions(statements: Iterable[ast.stmt]) -> list[Function]:
+    found = [node for node in statements if isinstance(node, Function)]
+    if not found:
+        raise InvalidInput(FIELD, "contains no top-level function; define the tool as one")
+    return found
 
 
 def check_text(source: str) -> None:

@@ -37,6 +37,10 @@ def _python_schema(text: str, asked: dict[str, Any]) -> dict[str, Any]:
     return schema_with_arguments(text, arguments) if arguments else schema_from_source(text)
 
 
+def _function_names(text: str, asked: dict[str, Any]) -> list[str]:
+    return source.function_names(text)
+
+
 def _typescript_schema(text: str, asked: dict[str, Any]) -> dict[str, Any]:
     return schema_from_typescript(text)
 
@@ -49,6 +53,7 @@ _TASKS = {
     "check": _check,
     "checked_schema": _checked_schema,
     "python_schema": _python_schema,
+    "function_names": _function_names,
     "typescript_schema": _typescript_schema,
     "language": _language,
 }

@@ -38,6 +38,10 @@ class SourceReader:
         """The schema of the Python function; `arguments` replace its own. Raises InvalidInput."""
         return await self._read("python_schema", text, arguments)
 
+    async def function_names(self, text: str) -> list[str]:
+        """The names of the Python functions at the top level. Raises InvalidInput."""
+        return await self._read("function_names", text)
+
     async def typescript_schema(self, text: str) -> dict[str, Any]:
         """Raises InvalidInput."""
         return await self._read("typescript_schema", text)

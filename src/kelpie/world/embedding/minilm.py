@@ -15,10 +15,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol
 
 from kelpie.core.errors import ModelError, ModelFault
+from kelpie.fairness.processor_time import current_usage
 from kelpie.world.embedding.pieces import ON_THIS_MACHINE, pieces
 
 NAME = "all-MiniLM-L6-v2"
@@ -93,9 +95,11 @@ class MiniLm:
             # Never loaded by the low-priority thread: it would hold the interpreter while others have the processor.
             model = self._model or await loop.run_in_executor(prompt, self._loaded)
             worker = self._workers[1] if patient else prompt
+            usage = current_usage()
             found: list[bytes] = []
             for piece in pieces(texts, ON_THIS_MACHINE):
-                found += await loop.run_in_executor(worker, model.embed, piece)
+                with nullcontext() if usage is None else usage.charged():
+                    found += await loop.run_in_executor(worker, model.embed, piece)
             return found
         finally:
             self._waiting -= len(texts)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,20 +18,44 @@ class LogTail:
         """Waits for a file that does not exist yet. Raises OSError when it cannot be read."""
         self._path = path
         self._file = self._open()
+        self._end = 0
 
-    def last(self, count: int) -> list[str]:
-        """The last complete lines, oldest first; `added` continues after them. Raises OSError."""
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
+    def last(self, count: int, wanted: Callable[[str], bool] | None = None) -> list[str]:
+        """The last complete lines that are wanted, oldest first; `added` continues after them. Raises OSError."""
         if self._file is None:
             return []
-        position = self._file.seek(0, os.SEEK_END)
-        data = b""
-        while position and data.count(b"\n") <= count:
+        found: list[str] = []
+        for line in self._backwards(self._file):
+            if len(found) == count:
+                break
+            if wanted is None or wanted(line):
+                found.append(line)
+        self._file.seek(self._end)
+        return found[::-1]
+
+    def _backwards(self, file: BinaryIO) -> Iterator[str]:
+        """The complete lines from the last to the first; sets the place after the last one."""
+        position = file.seek(0, os.SEEK_END)
+        self._end, rest, ended = 0, b"", False
+        while position:
             step = min(_BLOCK, position)
-            position = self._file.seek(position - step)
-            data = self._file.read(step) + data
-        whole = data[: data.rfind(b"\n") + 1]
-        self._file.seek(position + len(whole))
-        return whole.decode("utf-8", "replace").splitlines()[-count:] if count else []
+            position = file.seek(position - step)
+            block = file.read(step) + rest
+            if not ended:
+                last = block.rfind(b"\n")
+                if last < 0:
+                    rest = block
+                    continue
+                self._end, block, ended = position + last + 1, block[:last], True
+            rest, *lines = block.split(b"\n")
+            yield from (line.decode("utf-8", "replace") for line in reversed(lines))
+        if ended:
+            yield rest.decode("utf-8", "replace")
 
     def added(self) -> Iterator[str]:
         """Lines as they are added, for ever; a new file of the same name is read from its beginning. Raises OSError."""

@@ -9,11 +9,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import SettingSource, Source
-from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, resolve
+from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
+from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings, resolve
 
 NAME = "kelpie.toml"
 VARIABLE = "KELPIE_CONFIG"
@@ -35,6 +36,56 @@ def load(
     parser = importlib.import_module("kelpie.core.settings.toml_text")
     given: dict[str, SettingSource] = parser.parse(_read(path), str(path))
     return _placed(resolve(flags, env, given, str(path)), path)
+
+
+def load_readable(
+    flags: Flags | None = None, config: str | None = None, env: Mapping[str, str] | None = None
+) -> tuple[ResolvedSettings, ConfigurationError | None]:
+    """All settings, and the error if one of them or the file is wrong; what is wrong then counts as not set.
+
+    It is for commands that must work in spite of such an error, to stop a server or to find the error. Raises
+    ConfigurationError when the data directory itself is in doubt: the command would act on another server.
+    """
+    try:
+        return load(flags, config, env), None
+    except ConfigurationError as error:
+        return _salvage(flags or {}, config, os.environ if env is None else env, error), error
+
+
+def _salvage(flags: Flags, config: str | None, env: Mapping[str, str], error: ConfigurationError) -> ResolvedSettings:
+    path = _find(flags, config, env)
+    text = _readable(path) if path is not None else ""
+    parser = importlib.import_module("kelpie.core.settings.toml_text")
+    given: dict[str, SettingSource] = parser.salvaged(text or "", str(path))
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for name, spec in SETTINGS.items():
+        try:
+            value, origin = decide({name: spec}, flags, env, given)
+        except ConfigurationError:
+            value, origin = {}, {name: Origin(Source.default)}
+        values |= value
+        origins |= origin
+    if origins["data_dir"].source is Source.default and (text is None or "data_dir" in text):
+        raise ConfigurationError(
+            error.setting, f"{error.remedy}. The file may set the data directory: name it with --data-dir"
+        )
+    found = ResolvedSettings(Settings(**values), origins, str(path) if path else None)
+    return found if path is None else _placed(found, path)
+
+
+def _readable(path: Path) -> str | None:
+    try:
+        return _read(path)
+    except ConfigurationError:
+        return None
+
+
+def settings_path(config: str | None = None, env: Mapping[str, str] | None = None) -> Path:
+    """The settings file that counts; without one, the path of the one to create. Raises ConfigurationError."""
+    env = os.environ if env is None else env
+    data_dir = resolve({}, {_DATA_DIR: env.get(_DATA_DIR, "")}).settings.data_dir
+    return _find({}, config, env) or Path(data_dir).expanduser().absolute() / NAME
 
 
 def check_exposure(found: ResolvedSettings, config: str | None = None, env: Mapping[str, str] | None = None) -> None:

@@ -5,7 +5,9 @@ the CPU of this one (docs/decisions/0008). It follows no redirect, keeps no cook
 """
 
 import errno
+import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
 
@@ -121,16 +123,35 @@ def _as_httpx(request: httpx.Request) -> Generator[None]:
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:
-        raise httpx.ConnectTimeout(str(error), request=request) from error
+        raise httpx.ConnectTimeout("the connection was not accepted in time", request=request) from error
     except aiohttp.ServerTimeoutError as error:
-        raise httpx.ReadTimeout(str(error), request=request) from error
+        raise httpx.ReadTimeout("nothing was received in time", request=request) from error
     except aiohttp.ClientConnectorError as error:
-        raise httpx.ConnectError(str(error), request=request) from error
+        raise httpx.ConnectError(_reason(error), request=request) from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         raise httpx.UnsupportedProtocol(str(error), request=request) from error
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientResponseError) as error:
         raise httpx.RemoteProtocolError(str(error), request=request) from error
     except (aiohttp.ClientOSError, OSError) as error:
-        raise httpx.ReadError(str(error), request=request) from error
+        raise httpx.ReadError(_os_reason(error), request=request) from error
     except aiohttp.ClientError as error:
         raise httpx.NetworkError(str(error), request=request) from error
+
+
+def _reason(error: aiohttp.ClientConnectorError) -> str:
+    """Why no connection was made, in plain words: aiohttp's own text shows its internals."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name {error.host} could not be resolved"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host} is not valid: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"{error.host} did not agree on an encrypted connection: {_os_reason(error.os_error)}"
+    return _os_reason(error.os_error)
+
+
+def _os_reason(error: OSError) -> str:
+    """The system's reason, such as "connection refused"."""
+    if isinstance(error, ssl.SSLError):
+        return str(error.reason or error).replace("_", " ").lower()
+    text = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error) or type(error).__name__
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

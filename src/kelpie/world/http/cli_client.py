@@ -5,7 +5,7 @@ It talks to a Kelpie server only; calls to model providers go through `world.htt
 
 import http.client
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -14,18 +14,25 @@ from kelpie.core.errors import ConfigurationError, KelpieError
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 8 * 1024 * 1024
 UNAUTHORIZED = 401
+WRONG_SERVER = (404, 405, 501)  # the statuses for an unknown path
+REQUEST_ID = "X-Request-Id"  # in every answer of Kelpie
 
 
 class Unreachable(KelpieError):
     """No server answered."""
 
 
-class ErrorResponse(KelpieError):
-    """The server answered with an error."""
+class ConnectionLost(Unreachable):
+    """The connection ended in the middle of a stream."""
 
-    def __init__(self, status: int, message: str) -> None:
+
+class ErrorResponse(KelpieError):
+    """The server answered with an error; `code` is the server's word for it, if it has one."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.code = code
 
 
 class Client:
@@ -85,7 +92,8 @@ class Client:
     def events(self, path: str, body: Any, silence_s: float) -> Iterator[tuple[str, Any]]:
         """Posts and yields (event name, JSON) of the stream until its end mark.
 
-        Raises Unreachable, also when nothing arrives for `silence_s` or the stream breaks off, or ErrorResponse.
+        Raises Unreachable or ErrorResponse; ConnectionLost when nothing arrives for `silence_s` or the stream ends
+        early.
         """
         connection, answer = self._send("POST", path, body, silence_s)
         try:
@@ -101,9 +109,9 @@ class Client:
                     yield name, _json(value.encode())
                 elif field == "" and not value:
                     name = ""
-            raise Unreachable("the server closed the stream before the turn ended")
+            raise ConnectionLost("the server closed the stream before the turn ended")
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"the connection to {self.base_url} was lost: {_reason(error)}") from error
+            raise ConnectionLost(f"the connection to {self.base_url} was lost: {_reason(error)}") from error
         finally:
             connection.close()
 
@@ -125,9 +133,12 @@ class Client:
                 f"no server answers at {self.base_url} ({_reason(error)}); `kelpie server start` starts one"
             ) from error
         if answer.status >= 400:
-            message = _error_text(answer) if answer.status != UNAUTHORIZED else self._how_to_get_in()
+            refusal = _refusal(answer) if answer.status != UNAUTHORIZED else None
+            if answer.status in WRONG_SERVER and answer.headers.get(REQUEST_ID) is None:
+                other = f"{self.base_url} is not a Kelpie server: it answered {answer.status} to {method} {path}"
+                refusal = ErrorResponse(answer.status, other)
             connection.close()
-            raise ErrorResponse(answer.status, message)
+            raise refusal or ErrorResponse(answer.status, self._how_to_get_in())
         return connection, answer
 
     def _how_to_get_in(self) -> str:
@@ -156,18 +167,33 @@ def _json(data: bytes) -> Any:
         raise Unreachable(f"this is not a Kelpie server: it answered {data[:80]!r} instead of JSON") from None
 
 
-def _error_text(answer: http.client.HTTPResponse) -> str:
-    """The server's own error message."""
+def _refusal(answer: http.client.HTTPResponse) -> ErrorResponse:
+    """The server's own error message, as a sentence."""
     data = _body(answer)
     try:
-        told = json.loads(data)
+        told: Any = json.loads(data)
         if "error" in told:  # a model's provider failed
-            words = (told["error"]["message"], told["error"].get("detail"), told["error"].get("hint"))
-            return ". ".join(word.rstrip(".") for word in words if word)
-        detail = told["detail"]
+            return ErrorResponse(answer.status, error_sentence(told["error"]))
+        detail: Any = told.get("message") or told["detail"]  # a request that does not validate has both
+        if "message" in detail and not isinstance(detail, str):
+            return ErrorResponse(answer.status, str(detail["message"]), detail.get("code"))
+        return ErrorResponse(answer.status, detail if isinstance(detail, str) else _invalid_fields(detail))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return f"the server answered {answer.status} {answer.reason}"
-    return detail if isinstance(detail, str) else json.dumps(detail)
+        return ErrorResponse(answer.status, f"the server answered {answer.status} {answer.reason}")
+
+
+def error_sentence(error: Mapping[str, Any]) -> str:
+    """The message of an error, what stands behind it, and the remedy."""
+    words: list[str] = []
+    for word in (error.get("message"), error.get("detail"), error.get("hint")):
+        if word and word not in words:
+            words.append(str(word))
+    return ". ".join(word.rstrip(".") for word in words) or "the turn failed"
+
+
+def _invalid_fields(errors: Sequence[Mapping[str, Any]]) -> str:
+    """The errors of a request that does not validate, each with the place of its field."""
+    return "; ".join(f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in errors)
 
 
 def _reason(error: Exception) -> str:

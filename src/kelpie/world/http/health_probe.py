@@ -33,4 +33,4 @@ def _version(answer: bytes) -> str | None:
     head, _, body = answer.partition(b"\r\n\r\n")
     if b" 200 " not in head.partition(b"\r\n")[0]:
         return None
-    return str(json.loads(body)["version"])
+    return str(json.loads(body)["kelpie_version"])

@@ -1,5 +1,6 @@
 """Port for all outgoing HTTP traffic: every transport is made here."""
 
+import asyncio
 import importlib
 from typing import Protocol
 
@@ -15,6 +16,10 @@ class Http(Protocol):
         """
         ...
 
+    async def listens(self, host: str, port: int) -> bool:
+        """Checks whether any program accepts connections there. The caller limits the time."""
+        ...
+
 
 class NetworkHttp:
     """Real sockets, with a bound on connections. The caller retries failed connections."""
@@ -26,3 +31,11 @@ class NetworkHttp:
         # Imported with the first call to a provider: a server that only runs the demo model never needs it.
         network = importlib.import_module("kelpie.world.http.aiohttp_transport")
         return network.NetworkTransport(self._connections_max, public=public)
+
+    async def listens(self, host: str, port: int) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            return False
+        writer.transport.abort()
+        return True

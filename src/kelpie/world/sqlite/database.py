@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from time import monotonic_ns
+from time import monotonic_ns, thread_time_ns
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
 from kelpie.core.errors import CommitUnknown, DatabaseDamaged, DatabaseLost, InvariantBroken, Overloaded, StorageError
+from kelpie.fairness.processor_time import Usage, current_usage
 from kelpie.observe import logs
 from kelpie.world.database import T, Tx
 from kelpie.world.sqlite.connections import (
@@ -56,12 +57,14 @@ WATCH_S = 1.0  # how often the files of an idle database are checked
 _log = logs.get("storage")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _PendingJob:
-    """A function, and the future of the caller that waits for its result."""
+    """A function, the future of the caller that waits for its result, and the request that pays for its time."""
 
     fn: Callable[[Tx], Any]
     future: asyncio.Future[Any]
+    usage: Usage | None
+    used_ns: int = 0  # set by the thread that ran it
 
 
 _Queue: TypeAlias = "SimpleQueue[_PendingJob | None]"  # None is the last entry
@@ -181,7 +184,7 @@ class SqliteDatabase:
                 raise InvariantBroken("A SqliteDatabase serves the one event loop that called it first.")
             self._loop = loop
         future: asyncio.Future[T] = loop.create_future()
-        queue.put(_PendingJob(fn, future))
+        queue.put(_PendingJob(fn, future, current_usage()))
         return future
 
     def _settle_writes(self, settled: _Settled) -> None:
@@ -221,7 +224,11 @@ class _Writer:
             if not waiting:
                 self._watch()
                 continue
+            started = thread_time_ns()
             outcomes = self._commit(waiting)
+            used_ns = (thread_time_ns() - started) // max(1, len(outcomes))
+            for entry in waiting[: len(outcomes)]:
+                entry.used_ns = used_ns
             self.trouble = self.lost or trouble_after(outcomes, self.trouble)
             _deliver(list(zip(waiting, outcomes, strict=False)), self._settle)
             del waiting[: len(outcomes)]
@@ -298,12 +305,14 @@ def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None)
 def _read(connection: Connection, queue: _Queue) -> None:
     """A reader thread: one snapshot per function."""
     while entry := queue.get():
+        started = thread_time_ns()
         try:
             outcome: Outcome = JobSuccess(run_read(connection, entry.fn))
         except Exception as error:  # noqa: BLE001 - reported to the caller
             outcome = JobFailure(error)
         except BaseException as error:  # noqa: BLE001 - the thread must live on
             outcome = _bugs(error, 1)[0]
+        entry.used_ns = thread_time_ns() - started
         _deliver([(entry, outcome)], _settle)
     connection.close()
 
@@ -323,6 +332,8 @@ def _deliver(settled: _Settled, settle: Callable[[_Settled], None]) -> None:
 
 def _settle(settled: _Settled) -> None:
     for entry, outcome in settled:
+        if entry.usage is not None:
+            entry.usage.add(entry.used_ns)
         if entry.future.done():  # its caller was cancelled; the work stays
             continue
         if isinstance(outcome, JobSuccess):

@@ -91,7 +91,7 @@ class _AgentFields(BaseModel):
 class CreateAgent(_AgentFields):
     """A new agent; omitted fields get their default."""
 
-    name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
+    name: str | None = Field(None, description="Any text without control characters, up to 1,000 characters.")
     agent_type: AgentType = AgentType.letta_v1_agent
     memory_blocks: Annotated[list[CreateBlock], Field(max_length=LINKS_MAX, fail_fast=True)] | None = None
     tools: Links | None = Field(None, description="Names of tools to attach.")
@@ -99,7 +99,9 @@ class CreateAgent(_AgentFields):
     include_base_tool_rules: bool | None = None
     initial_message_sequence: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX, fail_fast=True)] | None = None
     embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31)] | None = 300
-    max_reasoning_tokens: int | None = None
+    max_reasoning_tokens: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    reasoning: bool | None = Field(None, description="False: the model does not think before it acts, if it can.")
+    enable_reasoner: bool | None = Field(None, json_schema_extra={"deprecated": True})
     message_buffer_autoclear: bool = False
     include_multi_agent_tools: bool = False
     include_default_source: bool = False
@@ -130,9 +132,9 @@ class UpdateAgent(_AgentFields):
 def new_agent(body: CreateAgent) -> NewAgent:
     """The agent that a client asks for. Raises InvalidInput for an invalid or unsupported field."""
     unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
-    if body.max_tokens and (body.max_reasoning_tokens or 0) > body.max_tokens:
-        raise InvalidInput("max_reasoning_tokens", f"must not be more than max_tokens ({body.max_tokens})")
     fields = _translated(body) | {
+        "reasoning": body.enable_reasoner if body.reasoning is None else body.reasoning,
+        "max_reasoning_tokens": _reasoning_tokens(body),
         "agent_type": body.agent_type,
         "embedding_chunk_size": body.embedding_chunk_size,
         "memory_blocks": tuple(new_block(block) for block in body.memory_blocks or ()),
@@ -147,10 +149,24 @@ def new_agent(body: CreateAgent) -> NewAgent:
     return NewAgent(**fields)
 
 
+def _reasoning_tokens(body: CreateAgent) -> int | None:
+    """The budget for thoughts. Raises InvalidInput unless the limit on the whole reply has room for it."""
+    wanted, settings = body.max_reasoning_tokens, body.model_settings
+    limit = (settings.max_output_tokens if settings else None) or body.max_tokens
+    if wanted and (limit is None or wanted > limit):
+        larger = f"max_tokens ({limit})" if limit else "max_tokens, which is missing"
+        raise InvalidInput("max_reasoning_tokens", f"must not be more than {larger}; set a larger max_tokens")
+    return wanted
+
+
 def agent_changes(body: UpdateAgent) -> dict[str, Any]:
     """The changes a client asks for, by the names of `NewAgent`. Raises InvalidInput."""
     unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
     changes = _translated(body)
+    if body.model is not None:  # as in Letta, whose clients rely on a change of the model to end thoughts in tool calls
+        changes["inner_thoughts"] = False
+    elif body.llm_config is not None:
+        changes |= body.llm_config.reasoning_changes()
     if body.message_ids is not None:
         changes["message_ids"] = tuple(MessageId.parse(one) for one in body.message_ids)
     if body.message_buffer_autoclear is not None:
@@ -208,7 +224,7 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields |= body.embedding_config.requested()
     fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
     if body.model_settings is not None:
-        fields["model_settings"] = requested_settings(body.model_settings)
+        fields["model_settings"] = requested_settings(body.model_settings, fields.get("model"))
     if body.kelpie_budget is not None:
         fields["budget"] = body.kelpie_budget.budget()
     if body.kelpie_facts is not None:

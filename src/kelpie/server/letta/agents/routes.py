@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 from pydantic import BaseModel
+from starlette.requests import Request
 
 from kelpie.core.agents.agent import EVERYTHING, AgentQuery, AgentView, Include
 from kelpie.core.conversations.runs import StopReason
@@ -15,6 +16,7 @@ from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.request_limits import Part, Several
+from kelpie.server.http.route_access import listed_agents
 from kelpie.server.http.router import resource
 from kelpie.server.http.sdk_version import SdkV1
 from kelpie.server.letta.agents.body import CreateAgent, UpdateAgent, agent_changes, new_agent
@@ -106,6 +108,7 @@ Filters = Annotated[AgentQuery, Depends(filters)]
 
 
 async def selection(
+    request: Request,
     query: Filters,
     show_hidden_agents: bool = False,
     before: Before = None,
@@ -119,7 +122,8 @@ async def selection(
     page = page_of(
         before, after, limit, "asc" if ascending else order, (order_by == "created_at" and sort_by) or order_by
     )
-    return replace(query, page=page, show_hidden=show_hidden_agents)
+    only = listed_agents(request.scope.get("pass"))
+    return replace(query, page=page, only=only, show_hidden=show_hidden_agents)
 
 
 async def shapes(api: CallerApi, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:

@@ -151,7 +151,7 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
         "context_window": choice.context_window,
         "put_inner_thoughts_in_kwargs": inner_thoughts,
         "handle": choice.handle,
-        "temperature": _temperature(choice),
+        "temperature": _temperature(choice, facts),
         "max_tokens": _max_tokens(choice, facts),
         "enable_reasoner": inner_thoughts or choice.thinks or bool(facts and facts.reasoning and kind == "openai"),
         "reasoning_effort": (settings.get("reasoning") or {}).get("reasoning_effort"),
@@ -182,7 +182,7 @@ def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, A
         **({"reasoning": None} if kind == "openai" and facts and facts.reasoning else {}),
         **_requested_settings(choice),
     }
-    known = {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
+    known = {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice, facts)}
     return shown | known | {"provider_type": kind}
 
 
@@ -191,7 +191,10 @@ def _requested_settings(choice: ModelChoice) -> dict[str, Any]:
     return {key: value for key, value in choice.settings.items() if value is not None}
 
 
-def _temperature(choice: ModelChoice) -> float:
+def _temperature(choice: ModelChoice, facts: ModelFacts | None) -> float | None:
+    """The temperature that is sent; None when the server of the model decides."""
+    if choice.temperature is None and facts is not None and facts.temperature is None:
+        return None
     return TEMPERATURE_DEFAULT if choice.temperature is None else choice.temperature
 
 

@@ -44,7 +44,13 @@ async def passage_shapes(
     wanted = list(dict.fromkeys(passage.archive_id for passage in passages))
     archives = {archive.id: archive} if archive else await api.archives.get_many(wanted)
     known = await _embeddings(api, list(archives.values()))
-    return await built(passages, lambda passage: passage_shape(passage, archives.get(passage.archive_id), known))
+    vectors = {} if archive else await api.archives.vectors([passage.id for passage in passages])
+
+    def shape(passage: Passage) -> dict[str, Any]:
+        vector = passage.vector or vectors.get(passage.id)
+        return passage_shape(passage, archives.get(passage.archive_id), known, vector)
+
+    return await built(passages, shape)
 
 
 async def _archive_shapes(api: CallerApi, archives: Sequence[Archive]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""Archives and passages as Letta's clients see them. Vectors stay inside: `embedding` is null."""
+"""Archives and passages as Letta's clients see them."""
 
 from collections.abc import Mapping
 from datetime import tzinfo
+from struct import iter_unpack
 from typing import Any
 
 from kelpie.core.memory.passages import Archive, Passage
@@ -11,6 +12,8 @@ from kelpie.memory.hybrid_search import SearchResults
 from kelpie.server.http.search_headers import search_notes
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
+
+VECTOR_DIGITS = 8  # a 32-bit float has no more
 
 Embeddings = Mapping[str, EmbeddingFacts]
 
@@ -31,7 +34,10 @@ def archive_shape(archive: Archive, embeddings: Embeddings) -> dict[str, Any]:
     }
 
 
-def passage_shape(passage: Passage, archive: Archive | None, embeddings: Embeddings) -> dict[str, Any]:
+def passage_shape(
+    passage: Passage, archive: Archive | None, embeddings: Embeddings, vector: bytes | None
+) -> dict[str, Any]:
+    """A passage; `vector` is its embedding as 32-bit floats."""
     config = embedding_config(archive.embedding, archive.embedding_chunk_size, embeddings) if archive else None
     return {
         "created_by_id": passage.created_by_id,
@@ -48,9 +54,13 @@ def passage_shape(passage: Passage, archive: Archive | None, embeddings: Embeddi
         "tags": list(passage.tags) or None,
         "id": passage.id,
         "text": passage.text,
-        "embedding": None,
+        "embedding": None if vector is None else _numbers(vector),
         "embedding_config": config,
     }
+
+
+def _numbers(vector: bytes) -> list[float]:
+    return [round(value, VECTOR_DIGITS) for (value,) in iter_unpack("<f", vector)]
 
 
 def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:

@@ -42,7 +42,6 @@ _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/sandbox-config/e2b/default", "Kelpie runs tools on its own machine and has no cloud sandbox."),
     (r"/v1/(mcp-servers|tools/mcp)/.*", _MCP),
     (r"/v1/embeddings/total_storage_size", "Kelpie does not report the size of stored embeddings yet."),
-    (r"/v1/_internal_search/cache-warm", "There is no cache to warm: Kelpie searches in its database."),
 )
 _PATTERNS = tuple((re.compile(pattern), why) for pattern, why in _ABSENT)
 

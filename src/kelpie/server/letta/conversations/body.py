@@ -44,7 +44,7 @@ def new_conversation(body: CreateConversation) -> NewConversation:
         summary=body.summary,
         description=body.description,
         model=body.model,
-        model_settings=requested_settings(body.model_settings) if body.model_settings else None,
+        model_settings=requested_settings(body.model_settings, body.model) if body.model_settings else None,
         context_window_limit=body.context_window_limit,
         hidden=body.hidden,
         isolated_labels=tuple(body.isolated_block_labels or ()),
@@ -55,7 +55,7 @@ def conversation_changes(body: UpdateConversation, now: Micros) -> dict[str, Any
     """The fields that were sent, by the name of the stored field; null clears it."""
     changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
     if body.model_settings is not None:
-        changes["model_settings"] = requested_settings(body.model_settings)
+        changes["model_settings"] = requested_settings(body.model_settings, body.model)
     if body.last_message_at is not None:
         changes["last_message_at"] = from_datetime(body.last_message_at)
     if "archived" in changes:

@@ -1,7 +1,7 @@
 """An agent's model outside of a turn: preview of the payload for a message, and generation without memory."""
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 from starlette.responses import Response
 
 from kelpie.server.http.caller_api import CallerApi
@@ -30,6 +30,13 @@ class Generate(BaseModel):
     system_prompt: str | None = None
     override_model: str | None = None
     response_schema: JsonSchema | None = None
+
+    @field_validator("prompt")
+    @classmethod
+    def _not_blank(cls, prompt: str) -> str:
+        if not prompt.strip():
+            raise ValueError("the prompt is blank; write what the model should answer")
+        return prompt
 
 
 @router.post(

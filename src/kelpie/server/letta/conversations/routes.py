@@ -133,7 +133,10 @@ async def list_conversation_messages(
     conversation_id: ThreadPath,
     agent_id: OfAgent = None,
     before: Annotated[str | None, Query(description="Return only messages older than this one.")] = None,
-    after: Annotated[str | None, Query(description="Return only messages newer than this one.")] = None,
+    after: Annotated[
+        str | None,
+        Query(description="Continue the list after this message: with older ones in descending order, else newer."),
+    ] = None,
     limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
     order: Order = "desc",
     order_by: Literal["created_at"] = "created_at",

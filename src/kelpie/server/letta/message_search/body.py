@@ -97,6 +97,19 @@ def page_of(body: SearchMessages, found: Sequence[Found]) -> Sequence[Found]:
     return found[start : start + body.limit]
 
 
+class Nothing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WarmCache(BaseModel):
+    """A search cache to fill, as Letta Code asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: Literal["messages"]
+    scope: Nothing
+
+
 class CaptureMessages(BaseModel):
     """Messages that another program sent to a model, and the answer."""
 

@@ -19,6 +19,7 @@ from kelpie.server.letta.message_search.body import (
     CaptureMessages,
     SearchAgentMessages,
     SearchMessages,
+    WarmCache,
     captured,
     page_of,
     search_of,
@@ -67,6 +68,11 @@ async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> Js
     places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
     found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
     return JsonAnswer(found, headers=mode_headers(recalled.mode, recalled.lacking, recalled.lost))
+
+
+@router.post("/_internal_search/cache-warm", summary="Accepted, without effect: there is no cache", response_model=None)
+async def warm_search_cache(body: WarmCache) -> JsonAnswer:
+    return JsonAnswer({"collection": body.collection, "status": "no cache to warm", "warmed": False})
 
 
 @router.post(

@@ -61,7 +61,8 @@ class StreamFrames:
             case AnswerDelta():
                 yield from self._answer(event, event.text)
             case ThoughtDelta(hidden=True):
-                fields = {"state": "redacted", "hidden_reasoning": event.text}
+                state = "redacted" if event.text else "omitted"
+                fields = {"state": state, "hidden_reasoning": event.text or None}
                 yield from self._delta("hidden_reasoning_message", event, fields)
             case ThoughtDelta():
                 source = "reasoner_model" if event.native else "non_reasoner_model"

@@ -28,6 +28,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "anthropic": {"temperature": 1.0, "thinking": {"type": "enabled", "budget_tokens": 1024}, "strict": False},
 }
 _TEMPERATURE_DEFAULT = 0.7
+# Local servers have a temperature of their own, such as that of a Modelfile.
+_LOCAL = frozenset({"ollama", "lmstudio", "lmstudio_openai", "vllm", "sglang", "llamacpp", "localai"})
 
 
 class Thinking(BaseModel):
@@ -74,16 +76,18 @@ class ModelSettings(BaseModel):
         return within(SCHEMA)(given)  # it may contain a response format, which contains a schema
 
 
-def requested_settings(body: ModelSettings) -> dict[str, Any]:
-    """The requested settings, with the defaults that they bring along."""
+def requested_settings(body: ModelSettings, handle: str | None = None) -> dict[str, Any]:
+    """The requested settings, with the defaults that they bring along. `handle` is the model in the same request."""
     defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(
         body.provider_type, {}
     )
+    if _LOCAL & {body.provider_type, (handle or "").partition("/")[0]}:
+        del defaults["temperature"]
     return defaults | body.model_dump(exclude_none=True)
 
 
 class LlmConfig(BaseModel):
-    """The old way to choose a model; only the fields that choose one are read."""
+    """The old way to choose a model; only the fields that choose one, and those about reasoning, are read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -94,6 +98,18 @@ class LlmConfig(BaseModel):
     context_window: Annotated[int, Field(gt=0, le=2**53)] | None = None
     max_tokens: Annotated[int, Field(gt=0, le=2**53)] | None = None
     parallel_tool_calls: bool | None = None
+    put_inner_thoughts_in_kwargs: bool | None = None
+    enable_reasoner: bool | None = None
+    max_reasoning_tokens: Annotated[int, Field(ge=0, le=2**53)] | None = None
+
+    def reasoning_changes(self) -> dict[str, Any]:
+        """The changes to the reasoning of an agent; a new agent gets its type's own."""
+        changes: dict[str, Any] = {"inner_thoughts": self.put_inner_thoughts_in_kwargs}
+        if self.enable_reasoner is False and not self.put_inner_thoughts_in_kwargs:
+            changes["reasoning"] = False
+        elif self.max_reasoning_tokens:
+            changes["max_reasoning_tokens"] = self.max_reasoning_tokens
+        return changes
 
     def requested(self) -> dict[str, Any]:
         handle = self.handle or f"{self.provider_name or self.model_endpoint_type or 'openai'}/{self.model}"

@@ -9,6 +9,8 @@ from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.router import resource
 from kelpie.server.letta.models.shape import embedding_shape, model_shape
 
+FAILED = "Kelpie-Failed-Providers"  # names of the providers whose models are missing from a list
+
 router = resource("/models", "models")
 
 
@@ -19,16 +21,22 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
 ) -> JsonAnswer:
-    """Lists the models. A provider type that the SDKs do not know is shown as `openai` and also found by its name."""
+    """Lists the models. A provider type that the SDKs do not know is shown as `openai` and also found by its name.
+
+    A provider that fails hides only its own models; the header `Kelpie-Failed-Providers` names it.
+    """
+    reports = await api.models.report()
+    failed = [report.provider for report in reports if report.error is not None]
     return JsonAnswer(
         [
             shape
-            for model in await api.models.all()
+            for model in api.models.offered(reports)
             for shape in (model_shape(model),)
             if provider_category is None or shape["provider_category"] in provider_category
             if provider_name is None or shape["provider_name"] == provider_name
             if provider_type is None or provider_type in (shape["provider_type"], model.provider_type)
-        ]
+        ],
+        headers={FAILED: ", ".join(failed)} if failed else None,
     )
 
 

@@ -44,6 +44,8 @@ class ModelFacts(_Offer, Protocol):
     def reasoning(self) -> bool: ...
     @property
     def streaming(self) -> bool: ...
+    @property
+    def temperature(self) -> float | None: ...
 
 
 class EmbeddingFacts(_Offer, Protocol):
@@ -79,7 +81,7 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
         "model_wrapper": None,
         "context_window": facts.context_window,
         "put_inner_thoughts_in_kwargs": False,
-        "temperature": 1.0,
+        "temperature": facts.temperature,
         "max_tokens": facts.max_tokens,
         "enable_reasoner": True,
         "reasoning_effort": None,

@@ -11,7 +11,7 @@ from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
 from kelpie.server.http.router import resource
-from kelpie.server.letta.messages.shape import wire_messages
+from kelpie.server.letta.messages.shape import View, wire_messages
 from kelpie.server.letta.runs.shape import run_metrics, run_shape, run_spans, run_usage, step_shape
 
 router = resource("/runs", "runs")
@@ -69,7 +69,10 @@ async def delete_run(api: CallerApi, run_id: str) -> JsonAnswer:
 
 @router.get("/{run_id}/messages", summary="List a run's messages", response_model=None)
 async def list_run_messages(api: CallerApi, run_id: str, page: Page100Ascending) -> JsonAnswer:
-    return await joined(await api.runs.messages(RunId.parse(run_id), page), wire_messages)
+    run = await api.runs.get(RunId.parse(run_id))
+    asked: list[str] | None = run.request_config.get("include_return_message_types")
+    view = View(types=None if asked is None else frozenset(asked))
+    return await joined(await api.runs.messages(run.id, page), lambda row: wire_messages(row, view))
 
 
 @router.get("/{run_id}/steps", summary="List a run's steps", response_model=None)

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kelpie.agent.events.event_json import recorded_error
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import Run, Step
 from kelpie.core.ids import OrganizationId
+from kelpie.server.http.errors import refusal
 from kelpie.server.http.times import timestamp
 
 
@@ -20,7 +22,7 @@ def run_shape(run: Run) -> dict[str, Any]:
         "conversation_id": run.conversation_id,
         "base_template_id": None,
         "background": run.background,
-        "metadata": dict(run.metadata),
+        "metadata": _metadata(run),
         "request_config": dict(run.request_config) or None,
         "stop_reason": run.stop_reason,
         "callback_url": run.callback_url,
@@ -33,6 +35,16 @@ def run_shape(run: Run) -> dict[str, Any]:
         # Kelpie's own: dollars, null when the price of a model is not known.
         "kelpie_cost_usd": run.usage.cost_usd,
     }
+
+
+def _metadata(run: Run) -> dict[str, Any]:
+    """What is recorded of the run; a failure also has the fields of its error frame, by which clients decide whether
+    to try again."""
+    told = run.metadata.get("error")
+    if told is None:
+        return dict(run.metadata)
+    frame = {"message_type": "error_message", "run_id": run.id, "error_type": refusal(recorded_error(told)).type}
+    return {**run.metadata, "error": {**frame, **told}}
 
 
 def run_metrics(run: Run, tools_used: Sequence[str], organization: OrganizationId) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """A model that does not answer, refuses, or sends invalid replies, over a network that loses, delays and reorders."""
 
+import json
 from dataclasses import replace
 
+from kelpie.core.settings.settings import Settings
 from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.storage_faults import LINES
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
@@ -12,6 +16,10 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 
 PATIENCE = replace(SETTINGS, model_timeout_s=30.0)
 PLACE = "network.provider"
+VLLM = "127.0.0.1:8000"
+FOUND = replace(
+    PATIENCE, default_model="vllm/scripted", openai_base_url=Settings().openai_base_url, openai_api_key=None
+)
 
 
 class ModelFaults(ServerScenario):
@@ -32,6 +40,30 @@ class ModelFaults(ServerScenario):
         for each in self.heard:
             if each.said.fate is Fate.failed and not each.trouble:
                 raise Broken("a failure is told with its cause", each.said.token)
+
+
+class FoundModelServer(ModelFaults):
+    """No provider is set up, and vLLM listens on its default port: Kelpie finds it, also after a restart and after
+    searches that failed. Until it is found, agents get 503, and listing models works all the time."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        machine.world.internet.host(VLLM, self._serve)
+
+    async def _serve(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+        if asked.method == "POST" and asked.path != "/v1/chat/completions":
+            raise Broken("a search only reads", f"{asked.method} {asked.path}")
+        if asked.path != "/v1/models":
+            await self.machine.llm(asked, answer)
+            return
+        await answer.start(200, {"content-type": "application/json"})
+        await answer.send(json.dumps({"data": [{"id": "scripted", "owned_by": "vllm"}]}).encode())
+
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
+        await super()._talk(client, number)
+        listed = await client.ask("GET", "/v1/models/")
+        if listed is not None and listed.status != 200:
+            raise Broken("models can always be listed", f"{listed.status} {listed.body!r}")
 
 
 LLM_FAULTS = scenario(
@@ -64,4 +96,16 @@ NETWORK = scenario(
     ),
     swarm=(Fault.llm_rate_limit, Fault.cpu_starvation, Fault.storage_write_fail, Fault.crash_before_write),
     settings=PATIENCE,
+)
+
+MODEL_SERVER = scenario(
+    "model-server-on-this-machine",
+    FoundModelServer,
+    faults=(
+        Aim(Fault.network_packet_loss, PLACE, rate=0.03),
+        Aim(Fault.network_delay, PLACE, rate=0.04),
+        Aim(Fault.network_partition, PLACE, rate=0.015),
+    ),
+    swarm=(Fault.llm_rate_limit, Fault.cpu_starvation, Fault.crash_before_write, Fault.crash_after_write),
+    settings=FOUND,
 )

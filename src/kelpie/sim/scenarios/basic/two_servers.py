@@ -22,6 +22,8 @@ BOOT_TRIES_MAX = 20
 class TwoServers(ServerScenario):
     """Both servers get messages for the same agents at the same time."""
 
+    alone = False
+
     async def act(self) -> None:
         await self.make_agents(2)
         rival = await self._second()

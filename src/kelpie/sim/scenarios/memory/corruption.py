@@ -29,6 +29,8 @@ GONE = "The result of this call was lost"
 class Corruption(ServerScenario):
     """One client, two agents; between the messages the disk decays, and the power is cut so that nothing is cached."""
 
+    alone = False
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.flips = BitFlips(machine)

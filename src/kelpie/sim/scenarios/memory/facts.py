@@ -31,7 +31,8 @@ class FactLearning(ServerScenario):
         self.talked = [heard.said for heard in self.heard]
 
     async def _learns(self, client: ScenarioClient, agent_id: str, settings: dict[str, Any] | None) -> None:
-        await client.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_facts": settings})
+        budget = {"tokens": 10**9, "period": "day"}  # never used up; what learning costs counts towards it
+        await client.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_facts": settings, "kelpie_budget": budget})
 
     async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
         for turn in range(ROUNDS):

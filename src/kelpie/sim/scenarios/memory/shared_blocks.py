@@ -175,6 +175,7 @@ SHARED = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.25),
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),
+        Aim(Fault.storage_latency, "write.journal", rate=0.3),
         Aim(Fault.storage_latency, "read.agent", rate=0.5),
         Aim(Fault.storage_latency, "read.changes", rate=0.2),
     ),

@@ -48,6 +48,7 @@ class AgentMessages(ServerScenario):
                 self._writes(clients[2], cid, ann, ben),
                 self._talks(clients[3]),
                 self._meets(clients[4]),
+                self._attaches(self.client("librarian")),
             )
         )
         await self._asks_all(clients[0], cid, ben)
@@ -102,6 +103,13 @@ class AgentMessages(ServerScenario):
     async def _talks(self, client: ScenarioClient) -> None:
         for _ in range(2 * ROUNDS):
             await client.say(self.watched, f"remember {self._mark()}", stream=client.tosses(0.3))
+
+    async def _attaches(self, client: ScenarioClient) -> None:
+        """Gives blocks to the agent with a companion, which shares them and must see them at once."""
+        for number in range(ROUNDS):
+            await client.pause(10.0)
+            block = await client.insist("POST", "/v1/blocks/", {"label": f"shelf-{number}", "value": "books"})
+            await client.insist("PATCH", f"/v1/agents/{self.watched}/core-memory/blocks/attach/{block['id']}")
 
     async def _meets(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS):

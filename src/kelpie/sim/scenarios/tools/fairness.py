@@ -44,6 +44,7 @@ def nap(who: str) -> str:
 class Flood(ServerScenario):
     """An organization that floods the server, and its neighbour. Subclasses say how long a job of the first takes."""
 
+    rests = False  # some of its jobs take minutes
     nap_s = (60.0, 300.0)
     slots = 3
 

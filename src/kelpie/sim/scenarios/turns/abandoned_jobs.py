@@ -25,6 +25,7 @@ LASTS_S = 30.0  # far longer than an agent that is unloaded waits
 DRAIN_S = 1.0
 ROUNDS = 3
 TURNS = 6
+PAUSES_S = (10.0, 10.0, 3 * LASTS_S)  # in a long one the tool returns before the agent is loaded again
 
 
 class StubbornTool:
@@ -64,10 +65,11 @@ class AbandonedJobs(ServerScenario):
     async def _call(self, client: ScenarioClient, agent_id: str, lane: str) -> None:
         for _ in range(ROUNDS):
             await client.say(agent_id, 'call outside {"mark": "{token}"}', conversation=lane)
+            await client.pause(2 * LASTS_S)
 
     async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
         for _ in range(TURNS):
-            await client.pause(10.0)
+            await client.pause(client.picks(PAUSES_S))
             await client.say(agent_id, "remember {token} likes tea", stream=client.tosses(0.5))
 
     def check(self) -> None:

@@ -27,7 +27,8 @@ WAITS_S = 20
 SWEPT_WITHIN_S = 40.0  # after its time is over, when all is well
 LOOKS = 4
 WAYS = ("whole", "whole", "part", "twice", "at once", "with words", "unheard", "cancel")
-MOMENTS = ("soon", "soon", "in the end", "with the denial", "with the denial", "never")
+MOMENTS = ("soon", "soon", "in the end", "in the sweep", "in the sweep", "with the denial", "never")
+LOOK_S = 0.1
 _OURS = f'%"{RUN_TYPE}"%'
 _CLOCKS = (Fault.clock_jump, Fault.clock_skew)
 
@@ -121,8 +122,20 @@ class ExpiringApprovals(Approvals):
         else:
             now_s = self.machine.loop.time()  # a crash right after the commit hides the beginning from the watch
             over_s = self.denials.began_s.get(request.id, now_s) + WAITS_S
-            await asyncio.sleep(max(0.0, over_s - now_s - 0.5))
-            await client.pause()
+            if moment == "in the sweep":
+                await asyncio.sleep(max(0.0, over_s - now_s))
+                await self._sweep()
+            else:
+                await asyncio.sleep(max(0.0, over_s - now_s - 0.5))
+                await client.pause()
+
+    async def _sweep(self) -> None:
+        """Waits until the server has read what is over, and does not know yet what it read; but not for ever."""
+        before = self.machine.faults.fired(Fault.storage_latency, "read.expired")
+        for _ in range(round(SWEPT_WITHIN_S / LOOK_S)):
+            if self.machine.faults.fired(Fault.storage_latency, "read.expired") > before:
+                return
+            await asyncio.sleep(LOOK_S)
 
     async def _do(self, client: ScenarioClient, lane: ConversationAddress, request: Request) -> None:
         way = client.picks(WAYS)

@@ -1,7 +1,8 @@
 """Background runs while the disk fails and the power is cut: an acknowledged run is answered once, and a client that
 reads a stream, from any number and any number of times, never gets something else under the same number.
 
-A client that gives the same ids to messages of two conversations, or to other words, has all of them said once.
+A client that gives the same ids to messages of two conversations, or to other words, has all of them said once; in the
+default conversation also again, after other words came in between. Each client writes to a conversation of its own.
 """
 
 import asyncio
@@ -33,33 +34,42 @@ class BackgroundRunScenario(ServerScenario):
         self.whole: set[str] = set()  # runs whose stream was read to its end
         self.rung: list[str] = []
         self.waited: list[str] = []  # tokens of the messages whose sender waited for the answer
-        self.repeated: set[tuple[str, str]] = set()  # conversation and text of the messages that came several times
+        self.repeated: Counter[tuple[str, str]] = Counter()  # how often a text that came several times must be said
         machine.world.internet.host(BELL, self._ring)
 
     async def act(self) -> None:
-        await self.make_agents(2)
+        await self.make_agents(3)
         sending = (self._send(client, number) for number, client in enumerate(self.clients(3)))
         await together((*sending, self._repeat(self.client("forgetful"))))
 
     async def _send(self, client: ScenarioClient, number: int) -> None:
+        agent_id, path = self.agents[number % 2], f"/v1/agents/{self.agents[number % 2]}/messages"
+        own = number >= 2  # a second client of the agent, in a conversation of its own
+        if own:
+            lane = (await client.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {}))["id"]
+            path = f"/v1/conversations/{lane}/messages"
         for turn in range(2):
             await client.pause()
             token = self.machine.history.token()
-            lines, agent_id = LINES[(number + turn) % len(LINES)], self.agents[number % 2]
+            lines = LINES[(number + turn) % len(LINES)]
             waits = client.tosses(0.3)  # without calls: of a turn that failed halfway, a second one makes them again
             text = self._text(token, () if waits else lines)
             body: dict[str, Any] = {"messages": [{"role": "user", "content": text, "otid": f"otid-{token}"}]}
             if waits:
-                await client.insist("POST", f"/v1/agents/{agent_id}/messages", body)
+                await client.insist("POST", path, {**body, "streaming": False})
                 self.waited.append(token)
                 continue
-            run_id = await self._accepted(client, agent_id, {**body, "callback_url": f"http://{BELL}/done"})
+            body["callback_url"] = f"http://{BELL}/done"
+            if own or client.tosses(0.5):
+                run_id = await self._streamed(client, path if own else f"{path}/stream", body)
+            else:
+                run_id = (await client.insist("POST", f"{path}/async", body))["id"]
             self.accepted[run_id] = token
             await self._read(client, run_id)
 
     async def _repeat(self, client: ScenarioClient) -> None:
         """Sends messages several times, in two conversations, under the same ids and partly with other words."""
-        agent_id = self.agents[0]
+        agent_id, last = self.agents[2], ""
         lane = (await client.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {}))["id"]
         words = [(into, drink) for into in ("", lane) for drink in ("milk", "tea")]
         for into, drink in (*words, client.picks(words), client.picks(words)):
@@ -72,21 +82,20 @@ class BackgroundRunScenario(ServerScenario):
             else:
                 path = f"/v1/agents/{agent_id}/messages"
             await client.insist("POST", path, body)
-            self.repeated.add((into, f"with {drink}"))
+            text = f"with {drink}"
+            if not self.repeated[into, text] or (not into and text != last):
+                self.repeated[into, text] += 1
+            last = last if into else text
 
-    async def _accepted(self, client: ScenarioClient, agent_id: str, body: dict[str, Any]) -> str:
-        """Sends until the answer names a run; sending it again under its id doubles nothing."""
-        if client.tosses(0.5):
-            return (await client.insist("POST", f"/v1/agents/{agent_id}/messages/async", body))["id"]
+    async def _streamed(self, client: ScenarioClient, path: str, body: dict[str, Any]) -> str:
+        """Sends until the stream names a run; sending it again under its id doubles nothing."""
         tokens = {**body, "background": True, "stream_tokens": True}
         for _ in range(READS_MAX):
             await self.machine.up()
             try:
                 async with (
                     asyncio.timeout(PATIENCE_S),
-                    self.machine.client(client.name).stream(
-                        "POST", f"/v1/agents/{agent_id}/messages/stream", tokens
-                    ) as stream,
+                    self.machine.client(client.name).stream("POST", path, tokens) as stream,
                 ):
                     async for event in stream.events() if stream.status == 200 else _nothing():
                         return event.json()["run_id"]
@@ -166,7 +175,7 @@ class BackgroundRunScenario(ServerScenario):
         told = dict.fromkeys(frame["id"] for frame in frames if not str(frame.get("id", "ping-")).startswith("ping-"))
         ids = [message_id for message_id in told if message_id not in called_off]
         numbers = sorted(self.shown[run_id])
-        if numbers != list(range(numbers[0], numbers[-1] + 1)):
+        if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
             raise Broken("the numbers of a stream have no gap", f"{run_id}: {numbers}")
         shown = [row_id for (row_id,) in rows if row_id in ids]  # some results are not shown to clients
         if ids != shown or not ids:
@@ -175,15 +184,23 @@ class BackgroundRunScenario(ServerScenario):
     def _is_repeated_once(self) -> None:
         rows = self.machine.disk.query(
             "SELECT coalesce(conversation_id, ''), content FROM messages WHERE agent_id = ? AND role = 'user'",
-            self.agents[0],
+            self.agents[2],
         )
         said = Counter((lane, str(json.loads(content)[0].get("text"))) for lane, content in rows)
-        for each in sorted(self.repeated):
-            if said[each] != 1:
-                raise Broken("a message that comes again is said once", f"{each} is {said[each]} times in {said}")
+        for each, times in sorted(self.repeated.items()):
+            if said[each] != times:
+                raise Broken("a message that comes again is said once", f"{each}: {said[each]}, not {times}, in {said}")
+
+    def _last_used_is_known(self) -> None:
+        for agent_id, updated_at in self.machine.disk.query("SELECT id, updated_at FROM agents"):
+            ends = self.machine.disk.query("SELECT completed_at FROM runs WHERE agent_id = ?", agent_id)
+            if late := [end for (end,) in ends if end is not None and end > updated_at]:
+                told = f"{agent_id} was updated at {updated_at}, and its last run ended at {max(late)}"
+                raise Broken("every turn moves the agent's updated_at", told)
 
     def check(self) -> None:
         super().check()
+        self._last_used_is_known()
         self._is_repeated_once()
         for run_id, token in self.accepted.items():
             ((status, url, url_due),) = self.machine.disk.query(
@@ -212,6 +229,8 @@ BACKGROUND = scenario(
     faults=(
         Aim(Fault.storage_write_fail, "database.commit", rate=0.02, times_max=3),
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02, times_max=3),
+        Aim(Fault.storage_write_fail, "stream.previews", rate=0.15),
+        Aim(Fault.storage_write_fail, "stream.previews.told", rate=0.15),
         Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=2),
         Aim(Fault.crash_after_write, "database.acknowledge", rate=0.02, times_max=2),
         Aim(Fault.vanishing_client, "client.stream", rate=0.05),

@@ -39,6 +39,8 @@ class CancelledRun:
 class CancelledRuns(ServerScenario):
     """Clients that talk, some of them in the background, and clients that cancel."""
 
+    leaves = 0.3  # share of the turns before which a message is sent in the background
+
     async def act(self) -> None:
         self.ended: list[CancelledRun] = []
         await self.register_outside()
@@ -51,7 +53,7 @@ class CancelledRuns(ServerScenario):
         for turn in range(TURNS):
             await client.pause(0.5)
             agent_id, lines = self.agents[(number + turn) % 3], LINES[(number + turn) % len(LINES)]
-            if client.tosses(0.3):
+            if client.tosses(self.leaves):
                 await self._leave(client, agent_id)
             await client.say(agent_id, *lines, stream=client.tosses(0.5), tokens=client.tosses(0.5))
 
@@ -130,4 +132,25 @@ CANCELLING = scenario(
         Aim(Fault.crash_after_write, "outside.effect", rate=0.2, times_max=1),
     ),
     swarm=(Fault.storage_read_fail, Fault.llm_rate_limit, Fault.cpu_starvation, Fault.crash_before_write),
+)
+
+
+class ResumedRuns(CancelledRuns):
+    """Most messages are sent in the background, and so survive a power cut."""
+
+    leaves = 0.9
+
+
+RESUMING = scenario(
+    "cancels-while-turns-resume",
+    ResumedRuns,
+    faults=(
+        Aim(Fault.storage_latency, "database.write", rate=0.3),
+        Aim(Fault.storage_latency, "read.agent", rate=0.6),
+        Aim(Fault.storage_latency, "write.cancel", rate=0.5),
+        Aim(Fault.crash_before_write, "journal.step", rate=0.1, times_max=2),
+        Aim(Fault.crash_after_write, "journal.step", rate=0.1, times_max=2),
+        Aim(Fault.crash_after_write, "journal.reply", rate=0.1, times_max=1),
+    ),
+    swarm=(Fault.storage_latency, Fault.storage_read_fail, Fault.cpu_starvation),
 )

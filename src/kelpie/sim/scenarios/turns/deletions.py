@@ -14,6 +14,7 @@ from kelpie.sim.scenarios.fixtures.prompts import prompts
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TURNS = 3
+EMPTIED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class HistoryReset:
 
 
 class Deletions(ServerScenario):
-    """The first two agents are deleted while they get messages, the history of the other two is emptied twice."""
+    """The first two agents are deleted while they get messages, the history of the other two is emptied often."""
 
     async def act(self) -> None:
         self.edits = Edits(self.machine.loop)
@@ -52,13 +53,14 @@ class Deletions(ServerScenario):
         await client.say(agent_id)
 
     async def _empty(self, client: ScenarioClient, agent_id: str) -> None:
-        for _ in range(2):
-            await client.pause(3.0)
+        for _ in range(EMPTIED):
+            await client.pause(2.0)
             edit = self.edits.call(agent_id, None)
             body = {"add_default_initial_messages": client.tosses(0.5)}
             await self.edits.make(client, edit, "PATCH", f"/v1/agents/{agent_id}/reset-messages", body)
             self.resets.append(HistoryReset(agent_id, edit.called_s, edit.acknowledged_s))
-            await client.say(agent_id)
+            if client.tosses(0.5):
+                await client.say(agent_id)
 
     async def settle(self) -> None:
         for agent_id in self.deleted_s:
@@ -112,7 +114,8 @@ REMOVALS = scenario(
     faults=(
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),
-        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.03),
+        Aim(Fault.storage_latency, "read.changes", rate=0.8),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.1),
         Aim(Fault.storage_busy, "database.begin", rate=0.05),
     ),
     swarm=(Fault.crash_after_write, Fault.storage_read_fail, Fault.llm_rate_limit, Fault.cpu_starvation),

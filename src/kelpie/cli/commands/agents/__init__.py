@@ -1,0 +1,1 @@
+"""Commands about agents: their definition, permissions and checkpoints."""

@@ -1,0 +1,1 @@
+"""Commands about memory: blocks and passages."""

@@ -1,0 +1,1 @@
+"""Commands for operators: settings, keys, secrets, logs and the doctor."""

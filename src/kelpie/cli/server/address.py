@@ -1,0 +1,24 @@
+"""The address of the server that a command talks to."""
+
+from kelpie.cli.server.discovery import address_of, running
+from kelpie.core.settings.precedence import Source
+from kelpie.core.settings.settings import ResolvedSettings
+from kelpie.world.http.cli_client import Unreachable
+
+
+def address(found: ResolvedSettings) -> str:
+    """The address of the server that commands talk to. Raises Unreachable or ConfigurationError.
+
+    A data directory that the user chose means its own server: without one, no other server is taken instead.
+    """
+    settings = found.settings
+    server = running(settings)
+    if server is not None:
+        return server.url
+    configured = address_of(settings.host, settings.port)
+    if found.origins["data_dir"].source is Source.default:
+        return configured
+    raise Unreachable(
+        f"no server is running in the data directory {settings.data_dir}. `kelpie server start` starts it at "
+        f"{configured}; --url selects another server"
+    )

@@ -1,0 +1,62 @@
+"""Texts in files that a person named, and drafts that could not be stored: bounded, and replaced only as a whole."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from kelpie.core.errors import InvalidInput
+
+BYTES_MAX = 16 * 1024 * 1024
+
+
+def read(path: Path, field: str = "FILE") -> str:
+    """The text of a file. Raises InvalidInput naming the field."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(BYTES_MAX + 1)
+        if len(data) > BYTES_MAX:
+            raise InvalidInput(field, f"'{path}' is larger than {BYTES_MAX} bytes")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(field, f"'{path}' cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(field, f"'{path}' is not UTF-8 text; save it as UTF-8") from None
+
+
+def read_if_there(path: Path, field: str = "FILE") -> str | None:
+    """The text of a file, or None without one. Raises InvalidInput naming the field."""
+    return read(path, field) if path.exists() else None
+
+
+def replace(path: Path, text: str) -> None:
+    """Replaces the text of a file, or creates it for its owner only; a link keeps pointing to it. Raises
+    InvalidInput."""
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                os.fchmod(file.fileno(), mode)
+            beside.replace(target)
+        except BaseException:  # raised again; no half of a text stays behind
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InvalidInput("FILE", f"'{path}' cannot be written: {error.strerror}") from None
+
+
+def new_draft(text: str, suffix: str) -> Path:
+    """A new file with this text that only its owner can read. Raises InvalidInput."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="kelpie-", suffix=suffix)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        return Path(name)
+    except OSError as error:
+        raise InvalidInput("EDITOR", f"a temporary file cannot be written: {error.strerror}") from None

@@ -1,0 +1,48 @@
+"""The terminal of this process: its width, and a function that is called at an interval while the process waits.
+
+Only the command line uses this.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TextIO
+
+WIDTH = 80  # where nothing says how wide it is
+
+
+def width(stream: TextIO) -> int:
+    """The columns of a terminal: what COLUMNS says, else what the terminal says."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or WIDTH
+    except (OSError, ValueError):  # no terminal, or a stream without a descriptor
+        return WIDTH
+
+
+@contextmanager
+def every(seconds: float, call: Callable[[], None]) -> Generator[None]:
+    """Calls a function at an interval until the block ends, in the main thread and between its waits.
+
+    It uses the interval timer of the process, so a blocking read needs no second thread beside it. Outside of the main
+    thread, where Python handles no signals, the function is never called.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        call()
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
