@@ -34,8 +34,13 @@ test: $(VENV)/.installed-test
 	@{ failed=0; $(MAKE) --no-print-directory lint >$(VENV)/lint.txt 2>&1 || failed=1; \
 		echo; cat $(VENV)/lint.txt; [ $$failed = 0 ] || echo "lint failed, see above"; exit $$failed; } & \
 	lint=$$!; trap "kill $$lint" INT TERM; \
+	$(MAKE) --no-print-directory $(VENV)/.tests-compiled; \
 	$(PYTEST) -n 4 --dist worksteal; tests=$$?; \
 	wait $$lint && exit $$tests
+
+# In a new checkout no test file is compiled, and all workers would compile all of them at the same time.
+$(VENV)/.tests-compiled: $(VENV)/.installed-test
+	@$(PYTEST) --collect-only --quiet >/dev/null && touch $@ || true
 
 # Directories without servers in processes of their own, and the seeds that once broke an invariant.
 FAST := $(addprefix tests/,core observe fairness accounts storage search llm tools actors agent) \

@@ -9,9 +9,10 @@ import multiprocessing
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from kelpie.cli import app, main
 from kelpie.cli.commands import demo
@@ -43,7 +44,12 @@ def fork(
 
     It may open `open_files` (soft, hard) files.
     """
-    process = _FORKS.Process(target=_become, args=(list(arguments), dict(env), streams, cwd or Path.cwd(), open_files))
+    return call(_become, list(arguments), dict(env), streams, cwd or Path.cwd(), open_files)
+
+
+def call(function: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Starts a fork that calls a function."""
+    process = _FORKS.Process(target=function, args=arguments)
     process.start()
     return process
 

@@ -67,8 +67,12 @@ class Live:
         """Starts the server in the background, as `kelpie server start` does, and waits until it answers."""
         output = DataDir.open(str(self.data_dir)).path / "start.log"
         process = fork(("server", "start", "--detached"), self.env, (Path(os.devnull), output, output))
-        wait_until(lambda: process.exitcode is not None or self._answers(), COMMAND_S)
-        assert process.exitcode is None and self._answers(), output.read_text()
+        try:
+            wait_until(lambda: process.exitcode is not None or self._answers(), COMMAND_S)
+            assert process.exitcode is None and self._answers(), output.read_text()
+        except BaseException:  # raised again; a server that does not listen yet is found by nobody
+            process.kill()
+            raise
 
     def _answers(self) -> bool:
         holder = DataDir.holder(str(self.data_dir))

@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from kelpie.cli import main
-from tests.cli.live import FORKS
+from tests.forks import call
 
 DEADLINE_S = 60
 CTRL_C, CTRL_D = "\x03", "\x04"
@@ -107,8 +107,7 @@ def at_terminal(
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     settings = {"TERM": "xterm"} | {name: value for name, value in env.items() if name not in ("COLUMNS", "NO_COLOR")}
     settings |= {name: value for name, value in env.items() if name == "NO_COLOR" and value}
-    process = FORKS.Process(target=_become, args=(list(arguments), settings, cwd or Path.cwd(), os.ttyname(slave)))
-    process.start()
+    process = call(_become, list(arguments), settings, cwd or Path.cwd(), os.ttyname(slave))
     # The slave stays open here until the child has opened it: a terminal that nobody has open would hang up.
     terminal = Terminal(master, process)
     try:

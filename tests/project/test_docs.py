@@ -1,11 +1,14 @@
 """Every command and snippet in the documentation is run, page by page, each against a server of its own.
 
+The pages that a newcomer follows run the commands as they are installed; the others run forks (tests/command_host.py).
 Beside that server runs a stand-in for Ollama, so that what pages say about local models is run too.
 """
 
+import os
 import re
 import subprocess
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from tests.cli.fake_ollama import fake_ollama
 from tests.cli.live import BIN, COMMAND_S, Live, live
 from tests.cli.test_help import ALL
+from tests.command_host import command_host
 from tests.project.fenced import RUNNABLE, Block, blocks
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +30,7 @@ NOT_RUN = {
     "docs/security.md": ["its exit code depends on the machine"],
     "docs/quickstart.md": ["the package is installed with the tests"],
 }
+AS_INSTALLED = ("README.md", "quickstart.md")
 WRITTEN_URL = "http://127.0.0.1:8283"
 
 
@@ -36,7 +41,11 @@ def runnable(page: Path) -> list[Block]:
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name)
 def test_what_a_page_tells_to_run_runs(page: Path, tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
-    with fake_ollama() as ollama, live(tmp_path / "data", {"OLLAMA_BASE_URL": ollama.url}) as place:
+    with ExitStack() as stack:
+        extra = {"OLLAMA_BASE_URL": stack.enter_context(fake_ollama()).url}
+        if page.name not in AS_INSTALLED:
+            extra["PATH"] = os.pathsep.join((str(stack.enter_context(command_host())), os.environ["PATH"]))
+        place = stack.enter_context(live(tmp_path / "data", extra))
         place.serve()
         done = place.kelpie("demo")
         assert done.returncode == 0, done.stderr
