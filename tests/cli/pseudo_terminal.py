@@ -1,6 +1,6 @@
 """A person at a terminal: a command runs on a real pseudo-terminal of its own, with keys that are sent to it.
 
-The command is forked from a process that has imported it, as in `live`, and has the terminal as its controlling one, so
+The command is forked from a process that has imported it, as in `forks`, and has the terminal as its controlling one, so
 that Ctrl-C arrives as it does for a person.
 """
 
@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from kelpie.cli import main
-from tests.cli.live import FORKS
+from tests.forks import FORKS
 
 DEADLINE_S = 60
 CTRL_C, CTRL_D = "\x03", "\x04"
