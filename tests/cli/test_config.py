@@ -49,7 +49,7 @@ def test_every_setting_is_shown_with_its_origin(place: Live, tmp_path: Path) -> 
     assert "kelpie.toml line 3" in plain
     short = place.kelpie("config", "show", cwd=tmp_path)
     heading, *rows = short.stdout.splitlines()
-    assert heading.startswith("SETTING") and len(rows) == 4 and "--all" in short.stderr
+    assert heading.startswith("SETTING") and len(rows) == 5 and "--all" in short.stderr
 
 
 def test_a_secret_is_never_shown(place: Live, tmp_path: Path) -> None:
