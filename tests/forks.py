@@ -27,8 +27,8 @@ PRELOADED = (
     "encodings.idna",
 )
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(list(PRELOADED))
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(list(PRELOADED))
 
 
 def fork(
@@ -43,7 +43,7 @@ def fork(
 
     It may open `open_files` (soft, hard) files.
     """
-    process = _FORKS.Process(target=_become, args=(list(arguments), dict(env), streams, cwd or Path.cwd(), open_files))
+    process = FORKS.Process(target=_become, args=(list(arguments), dict(env), streams, cwd or Path.cwd(), open_files))
     process.start()
     return process
 

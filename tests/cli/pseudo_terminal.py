@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from kelpie.cli import main
-from tests.cli.live import FORKS
+from tests.forks import FORKS
 
 DEADLINE_S = 60
 CTRL_C, CTRL_D = "\x03", "\x04"
