@@ -107,7 +107,10 @@ def test_a_wrong_line_about_the_data_directory_stops_no_other_server(running: Li
 def test_a_chosen_data_directory_means_its_own_server(running: Live, tmp_path: Path) -> None:
     for arguments in (("agents", "list"), ("demo",), ("chat", "demo", "-m", "hi")):
         done = running.kelpie("--data-dir", str(tmp_path / "staging"), *arguments)
-        assert done.returncode == 3 and "staging" in done.stderr and "--url" in done.stderr
+        assert done.returncode == 3 and "--url" in done.stderr
+        assert f"`kelpie --data-dir {tmp_path / 'staging'} server start`" in done.stderr, (
+            "of this directory, not of another"
+        )
     named = running.kelpie("--data-dir", str(tmp_path / "staging"), "--url", running.url, "agents", "list")
     assert named.returncode == 0, named.stderr
 
