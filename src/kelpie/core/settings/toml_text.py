@@ -57,7 +57,7 @@ def nearest_key(key: str) -> str:
     near = [known for known in KEYS if known.endswith(f".{key}")][:1]
     near = near or difflib.get_close_matches(key, KEYS, 1, 0.75)
     near = near or [last[name] for name in difflib.get_close_matches(key.rpartition(".")[2], last, 1, 0.75)]
-    near = near or difflib.get_close_matches(key, KEYS, 1, 0.6)
+    near = near or difflib.get_close_matches(key, KEYS, 1, 0.7)
     if near:
         return f"did you mean '{near[0]}'?"
     return "`kelpie config show --all` lists the settings"
