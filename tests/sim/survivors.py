@@ -5,7 +5,7 @@ what a test function notices.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +24,6 @@ from kelpie.agent.maintenance import approval_expiry
 from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.conversations.runs import RunStatus, StopReason
 from kelpie.memory.block_history import BlockHistory
 from kelpie.storage.agents import ownership_fence
@@ -242,15 +241,6 @@ def a_turn_that_began_during_a_cancel_is_not_told(patch: pytest.MonkeyPatch) -> 
     patch.setattr(cancel.Cancellations, "_end_live", end_live)
 
 
-def a_turn_of_a_run_that_has_ended_is_taken_up(patch: pytest.MonkeyPatch) -> None:
-    original = StoredRuns.point
-
-    async def point(self: Any, left: Any) -> Any:
-        return replace(await original(self, left), over=False)
-
-    patch.setattr(StoredRuns, "point", point)
-
-
 def a_companion_is_not_told_of_a_block_it_shares(patch: pytest.MonkeyPatch) -> None:
     original = attachments.share
     patch.setattr(attachments, "share", lambda *given: original(*given) and ())
@@ -302,7 +292,6 @@ def a_rollback_is_told_to_no_live_agent(patch: pytest.MonkeyPatch) -> None:
 
 _BEHIND = "background-runs-and-readers"
 _CANCELS = "cancel-races-everything"
-_RESUMES = "cancels-while-turns-resume"
 _EXPIRING = "waits-that-expire"
 _STORAGE = "conversations-under-storage-faults"
 _USAGE = "usage-adds-up"
@@ -341,7 +330,6 @@ SURVIVORS = (
     Mutation(a_context_read_before_it_was_emptied_comes_back, "delete-and-reset", 14, 20, "emptied history"),
     Mutation(a_companion_is_not_told_of_a_block_it_shares, "agents-write-to-each-other", 0, 10, "has what is stored"),
     Mutation(an_abandoned_turn_keeps_its_claim, "abandoned-jobs", 0, 20, "told as failed is over"),
-    Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _RESUMES, 2, 20, "a cancelled run has ended"),
 )
 
 
