@@ -138,7 +138,7 @@ def _agents() -> list[Case]:
         (400, {"tool_ids": [f"tool-{GHOST}"]}, GHOST),
         (409, {"memory_blocks": twice}, "human"),
         (409, {"block_ids": ["<block>"], "memory_blocks": twice[:1]}, "human"),
-        (400, {"name": "bad/name!"}, "name"),
+        (400, {"name": "bad\nname"}, "name"),
         (400, {"timezone": "Nowhere/Land"}, "timezone"),
         (400, {"max_files_open": 100_000}, "max_files_open"),
         (400, {"max_tokens": 100, "max_reasoning_tokens": 200}, "max_reasoning_tokens"),
@@ -151,7 +151,7 @@ def _agents() -> list[Case]:
         (400, {"tool_ids": [f"tool-{GHOST}"]}, GHOST),
         (409, {"block_ids": ["<block>", "<human>"], "name": "taken"}, "human"),
         (404, {"block_ids": [f"block-{GHOST}"]}, GHOST),
-        (400, {"name": "bad/name!"}, "name"),
+        (400, {"name": "bad\nname"}, "name"),
         (400, {"timezone": "Nowhere/Land"}, "timezone"),
         (400, {"message_ids": [f"message-{GHOST}"]}, GHOST),
     ]

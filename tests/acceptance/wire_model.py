@@ -24,10 +24,14 @@ _DELTAS = {
 }
 
 
+# The list prices, which are not known to hold for another address.
+PRICES = "openai/gpt-4.1-mini=0.40/1.60/0.10,anthropic/claude-3-5-haiku-20241022=0.80/4.00/0.08/1.00"
+
+
 def wires(url: str) -> dict[str, str]:
     """The settings of a server that asks the model at this address, whichever wire it is asked over."""
     keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
-    return {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url, **keys}
+    return {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url, "KELPIE_MODEL_PRICES": PRICES, **keys}
 
 
 class WireModel:

@@ -103,6 +103,18 @@ def test_lines_of_a_pipe_are_turns(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (200, sse(said("par"), MODEL_STOPPED, ("error", MODEL_DOWN)), "the model is down"),
         (200, sse(said("par"), end=False), "closed the stream before the turn ended"),
         (429, {"detail": "the mailbox is full"}, "the mailbox is full"),
+        (
+            422,
+            {"detail": "[{'loc': ('body',)}]", "message": "content: must not be empty"},
+            "content: must not be empty",
+        ),
+        (409, {"detail": {"code": "BUSY", "message": "A turn is running."}}, "kelpie: A turn is running.\n"),
+        (422, {"detail": [{"loc": ["body", "x"], "msg": "is missing"}]}, "body.x: is missing"),
+        (
+            503,
+            {"error": {"message": "no model", "detail": "refused", "hint": "Start it."}},
+            "no model. refused. Start it",
+        ),
         (500, b"<html>", "500"),
     ],
 )

@@ -38,6 +38,7 @@ def test_every_setting_is_shown_with_its_origin(place: Live, tmp_path: Path) -> 
     assert origins == {
         "server.port": (place.port, "KELPIE_PORT"),
         "server.data_dir": (str(place.data_dir), "KELPIE_DATA_DIR"),
+        "models.discover": (False, "KELPIE_DISCOVER_MODELS"),
         "agents.default_model": ("a/b", "LETTA_DEFAULT_LLM_HANDLE"),
         "agents.block_limit": (500, f"{tmp_path / 'kelpie.toml'} line 3, agents.block_limit"),
         "agents.mailbox_size": (4, "KELPIE_MAILBOX_SIZE"),
@@ -48,7 +49,7 @@ def test_every_setting_is_shown_with_its_origin(place: Live, tmp_path: Path) -> 
     assert "kelpie.toml line 3" in plain
     short = place.kelpie("config", "show", cwd=tmp_path)
     heading, *rows = short.stdout.splitlines()
-    assert heading.startswith("SETTING") and len(rows) == 4 and "--all" in short.stderr
+    assert heading.startswith("SETTING") and len(rows) == 5 and "--all" in short.stderr
 
 
 def test_a_secret_is_never_shown(place: Live, tmp_path: Path) -> None:

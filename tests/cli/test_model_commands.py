@@ -108,7 +108,7 @@ def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolat
     assert model["context_window"] == 8192 and {model[name] for name in abilities} <= {True, False}
     assert "8192" in done.stdout and "tools" in done.stdout
     [hidden] = providers["ollama"]["hidden"]
-    assert hidden["name"] == EMBEDS and "not a chat model" in hidden["reason"]
+    assert hidden["name"] == EMBEDS and "it is an embedding model" in hidden["reason"]
     assert hidden["reason"] in done.stdout
     remedies = {each["name"]: each["remedy"] for each in told["server"]["absent"]}
     assert "ANTHROPIC_API_KEY" in remedies["anthropic"] and "ollama" not in remedies

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kelpie.cli import main
-from kelpie.cli.age import age
 from kelpie.cli.commands.operations.logs import Filter, logs
+from kelpie.cli.display.age import age
+from kelpie.cli.display.table import short_ids
+from kelpie.cli.display.terminal import share
 from kelpie.cli.output import counted, print_facts, print_json, print_list, print_rows, print_text, say, waiting
-from kelpie.cli.table import short_ids
-from kelpie.cli.terminal import share
 from kelpie.core.errors import InvalidInput
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import as_datetime

@@ -116,7 +116,7 @@ def test_a_second_server_on_the_same_data_is_refused(running: Live) -> None:
 
 def test_usage_errors_have_their_own_code(place: Live) -> None:
     assert place.kelpie("server", "begin").returncode == 2
-    assert place.kelpie("chat").returncode == 2
+    assert place.kelpie("chat", "demo", "more").returncode == 2
 
 
 def test_a_stopping_server_lets_the_turn_in_flight_finish(place: Live) -> None:

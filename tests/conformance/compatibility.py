@@ -34,7 +34,7 @@ def bare_app() -> FastAPI:
     nothing: Any = SimpleNamespace(
         settings=Settings(),
         world=SimpleNamespace(ids=None),
-        runtime=SimpleNamespace(authenticator=None, passports=None, quotas=None),
+        runtime=SimpleNamespace(authenticator=None, passports=None, quotas=None, processor_time=None),
         why_not_ready=None,
         api=None,
         connect_api=lambda serve: None,

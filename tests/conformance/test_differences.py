@@ -64,7 +64,7 @@ async def test_creating_an_agent_fails_where_letta_lost_something(ask: Asker) ->
     stated(
         "Unknown `block_ids` return 404, unknown `message_ids` return 400, and two `memory_blocks` with the same label "
         "return 409.",
-        "time zone, limit or number returns a 4xx error that names the field.",
+        "An invalid time zone, limit or number returns a 4xx error that names the field.",
     )
     assert (await ask("POST", "agents/", {"block_ids": [f"block-{NOBODY}"]}))[0] == 404
     agent = await ask.agent()
@@ -79,10 +79,10 @@ async def test_creating_an_agent_fails_where_letta_lost_something(ask: Asker) ->
 
 async def test_old_names_and_fields_are_taken_as_stated(ask: Asker) -> None:
     stated(
-        "An agent name may have any printable characters",
-        "The handle `letta/letta-free` of old examples stands for the default model of the server",
+        "The name of an agent may have any printable characters",
+        "The handle `letta/letta-free` of old examples and agent files stands for the default model of the server",
         "The old field `project` of an agent is accepted and ignored",
-        "`reasoning` and `enable_reasoner` have an effect when an agent is created and none when it is updated",
+        "`reasoning` and `enable_reasoner` have an effect when an agent is created, and none when it is changed",
     )
     made = await make_agent(ask.http, name="v1.2 (new): ü", model="letta/letta-free", project="p")
     assert (made["name"], made["model"]) == ("v1.2 (new): ü", "fake/model")

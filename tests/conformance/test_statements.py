@@ -63,6 +63,7 @@ OF_ONE = [
 UNKNOWN = {"/v1/jobs/{job}"}  # nothing makes a job yet
 ELSEWHERE = {
     "/v1/agents/{agent}/archival-memory/search",  # asked for above, with the query that it needs
+    "/v1/kelpie/ids",  # needs a prefix
     "/v1/kelpie/encryption",  # the key of this server has no file; see tests/encryption
 }
 

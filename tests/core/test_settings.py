@@ -185,11 +185,11 @@ def test_a_number_beyond_its_bounds_is_refused_with_the_bounds(name: str) -> Non
     spec = SETTINGS[name]
     assert spec.low is not None and spec.high is not None
     for value in (spec.low - 1, spec.high + 1):
-        error = refusal(variable(name), f"{value:.0f}")
+        error = refusal(variable(name), f"{value:.16g}")
         assert error.setting == variable(name)
-        assert f"{spec.low:.0f} to {spec.high:.0f}" in error.remedy
+        assert f"{spec.low:.16g} to {spec.high:.16g}" in error.remedy
     for value in (spec.low, spec.high):
-        assert getattr(Settings.from_environment({variable(name): f"{value:.0f}"}), name) == value
+        assert getattr(Settings.from_environment({variable(name): f"{value:.16g}"}), name) == value
 
 
 @pytest.mark.parametrize("name", SECONDS)

@@ -8,9 +8,9 @@ import pytest
 from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, ModelFault, NotFound
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
-from kelpie.llm.routing.providers import ALL_OFFERS, how_to_have
+from kelpie.llm.routing.providers import ALL_OFFERS, LOCAL_OFFERS, how_to_have
 from tests.llm.fakes import answer, asking, chunk, completion, events, fake, silence, world
-from tests.llm.local_fakes import local_fake, ndjson, ollama, shown
+from tests.llm.local_fakes import MovedPorts, local_fake, ndjson, ollama, shown
 from tests.llm.shapes import load
 
 ENVIRONMENT = {
@@ -58,7 +58,18 @@ def test_everything_at_once_and_an_address_without_its_key():
 @pytest.mark.parametrize("offer", ALL_OFFERS, ids=lambda offer: offer.name)
 async def test_a_handle_of_a_provider_that_is_not_set_up_tells_what_to_set(offer: Any):
     with pytest.raises(NotFound, match=f"Set {offer.variable}"):
-        await models().resolve(f"{offer.name}/some-model")
+        await models(discover_models=False).resolve(f"{offer.name}/some-model")
+
+
+@pytest.mark.parametrize("offer", LOCAL_OFFERS, ids=lambda offer: offer.name)
+async def test_a_local_server_that_is_not_found_is_unreachable_until_it_is(offer: Any):
+    ports = MovedPorts({})
+    searching = Models(world(ports), Settings(model_listing_retry_s=60.0))
+    for _ in range(2):
+        with pytest.raises(ModelError, match=f"No {offer.name} server answers") as caught:
+            await searching.resolve(f"{offer.name}/some-model")
+        assert caught.value.kind is ModelFault.connection and f"Set {offer.variable}" in (caught.value.hint or "")
+    assert sorted(ports.asked) == [1234, 8000, 8080, 11434], "the second answer comes from the first search"
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Settings) if field.name.endswith("_base_url")])

@@ -29,6 +29,7 @@ from tests.server.test_serving import serving
 
 BLOCKED_S_MAX = 0.1
 REPEATS = 4
+NOT_IMPLEMENTED = 501  # a route of a later version
 DEADLINE_S = 600.0
 JSON_BYTES = 2 * 1024 * 1024
 BODY_BYTES = 16 * 1024 * 1024
@@ -87,7 +88,7 @@ class Attacker:
         longer as well, and what a request itself takes, it takes each time."""
         self._heartbeat.request = name
         status, answer = await asyncio.to_thread(self._send, method, path, body, kind)
-        assert status < 500, f"{name}: {status} {answer[:300]!r}"
+        assert status < 500 or status == NOT_IMPLEMENTED, f"{name}: {status} {answer[:300]!r}"
         for _ in range(REPEATS):
             took = self._heartbeat.longest.get(name, 0.0)
             if took <= BLOCKED_S_MAX:

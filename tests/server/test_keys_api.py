@@ -182,11 +182,11 @@ async def test_a_key_for_some_agents_touches_no_others(locked: Kelpie, operator:
         assert (await program.patch(f"/v1/agents/{ours['id']}", json={"name": "new"})).json()["name"] == "new"
         said = {"messages": [{"role": "user", "content": "hi"}]}
         assert (await program.post(f"/v1/agents/{ours['id']}/messages", json=said)).status_code == 200
+        assert [each["id"] for each in (await program.get("/v1/agents/")).json()] == [ours["id"]]
         for method, path, body in (
             ("GET", f"/v1/agents/{theirs['id']}", None),
             ("PATCH", f"/v1/agents/{theirs['id']}", {"name": "x"}),
             ("POST", f"/v1/agents/{theirs['id']}/messages", said),
-            ("GET", "/v1/agents/", None),
             ("POST", "/v1/agents/", {"name": "x"}),
             ("GET", f"/v1/blocks/{block}", None),
             ("GET", "/v1/runs/", None),

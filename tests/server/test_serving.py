@@ -110,7 +110,7 @@ async def test_the_sdk_raises_its_own_errors(sdk: AsyncLetta) -> None:
     with pytest.raises(letta_client.UnprocessableEntityError):
         await sdk.agents.retrieve("bad")
     with pytest.raises(letta_client.BadRequestError):
-        await sdk.agents.create(name="bad/name!")
+        await sdk.agents.create(name="bad\nname")
 
 
 async def test_the_sdks_pages_find_everything(sdk: AsyncLetta) -> None:

@@ -602,6 +602,15 @@ def calls_are_denied_in_half_their_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(approvals, "due", lambda tx, before, most: original(tx, before + 10 * MICROS_PER_SECOND, most))
 
 
+def calls_of_other_conversations_are_not_listed(patch: pytest.MonkeyPatch) -> None:
+    original = approvals.pending
+
+    def pending(*given: Any) -> Any:
+        return [each for each in original(*given) if not each.conversation]
+
+    patch.setattr(approvals, "pending", pending)
+
+
 def a_denial_that_came_to_nothing_is_not_made_up_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(approval_expiry, "withdraw", lambda *_: False)
 
@@ -852,6 +861,7 @@ MUTATIONS = (
     Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 0, 10),
     Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 0, 10, "cancelled"),
     Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 1, 5),
+    Mutation(calls_of_other_conversations_are_not_listed, _WAITING, 0, 5, "what waits is listed"),
     Mutation(calls_are_denied_in_half_their_time, _EXPIRING, 0, 3, "nothing is denied before its time"),
     Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 4, 20, "nothing waits for ever"),
     Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 0, 5, "a pause ends the turn at once"),

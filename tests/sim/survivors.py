@@ -28,6 +28,7 @@ from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.conversations.runs import RunStatus, StopReason
 from kelpie.memory.block_history import BlockHistory
 from kelpie.storage.agents import ownership_fence
+from kelpie.storage.blocks import attachments
 from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs import runs, unfinished
@@ -250,6 +251,11 @@ def a_turn_of_a_run_that_has_ended_is_taken_up(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(StoredRuns, "point", point)
 
 
+def a_companion_is_not_told_of_a_block_it_shares(patch: pytest.MonkeyPatch) -> None:
+    original = attachments.share
+    patch.setattr(attachments, "share", lambda *given: original(*given) and ())
+
+
 def an_abandoned_turn_keeps_its_claim(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Activation, "end", lambda _self: None)
 
@@ -333,6 +339,7 @@ SURVIVORS = (
         a_change_by_its_own_turn_makes_a_stale_conversation_current, "shared-block-edits", 5, 20, "has what is stored"
     ),
     Mutation(a_context_read_before_it_was_emptied_comes_back, "delete-and-reset", 14, 20, "emptied history"),
+    Mutation(a_companion_is_not_told_of_a_block_it_shares, "agents-write-to-each-other", 0, 10, "has what is stored"),
     Mutation(an_abandoned_turn_keeps_its_claim, "abandoned-jobs", 0, 20, "told as failed is over"),
     Mutation(a_turn_of_a_run_that_has_ended_is_taken_up, _RESUMES, 2, 20, "a cancelled run has ended"),
 )

@@ -9,7 +9,9 @@ from tests.cli.fake_server import fake_server
 
 
 def test_a_server_that_answers_tells_its_version() -> None:
-    with fake_server({"GET /v1/health/": (200, {"version": "1.2.3", "status": "ok"})}) as server:
+    with fake_server(
+        {"GET /v1/health/": (200, {"version": "0.16.8", "kelpie_version": "1.2.3", "status": "ok"})}
+    ) as server:
         assert version_at(server.url) == "1.2.3"
 
 

@@ -48,7 +48,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     """Prints names and values, one a line; empty ones are left out. On a terminal times come with their age."""
     shown = {name: _line(value) for name, value in facts.items() if value not in (None, "", [], {})}
     if sys.stdout.isatty():
-        from kelpie.cli.terminal_table import with_ages
+        from kelpie.cli.display.terminal_table import with_ages
 
         shown = with_ages(shown)
     width = max((len(name) for name in shown), default=0)
@@ -68,7 +68,7 @@ def waiting(what: str) -> Generator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from kelpie.cli.terminal import spinner
+    from kelpie.cli.display.terminal import spinner
 
     with spinner(what):
         yield
@@ -80,7 +80,7 @@ def counted(what: str, total: int) -> Generator[Callable[[], None]]:
     if not sys.stderr.isatty():
         yield lambda: None
         return
-    from kelpie.cli.terminal import bar
+    from kelpie.cli.display.terminal import bar
 
     # Only output to the same terminal must be kept apart from the bar; a pipe gets its lines as they are.
     with bar(what, total, together=sys.stdout.isatty()) as move:
@@ -110,7 +110,7 @@ def _print_table(
     if not rows:
         say(nothing, file=sys.stderr)
     elif sys.stdout.isatty():
-        from kelpie.cli.terminal_table import print_fitted
+        from kelpie.cli.display.terminal_table import print_fitted
 
         print_fitted(columns, [[cell(value) or "-" for value in row] for row in rows], spare, wrap=wrap)
     else:

@@ -13,8 +13,8 @@ from kelpie.cli.chat.message_text import past_text, text_of
 from kelpie.cli.chat.tool_text import call_lines, parsed_arguments, result_lines
 from kelpie.cli.chat.turn import RECONNECTING
 from kelpie.cli.chat.waiting_line import WaitingLine
+from kelpie.cli.display.style import Style
 from kelpie.cli.output import cell
-from kelpie.cli.style import Style
 from kelpie.core.printable_text import without_unsafe
 from kelpie.world import terminal
 from kelpie.world.http.cli_client import error_sentence

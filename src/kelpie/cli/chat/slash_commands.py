@@ -7,9 +7,9 @@ from typing import Any
 from kelpie.cli.chat.approval_prompt import Ask
 from kelpie.cli.chat.session import Session
 from kelpie.cli.chat.tool_text import bounded_lines
+from kelpie.cli.display.table import cut
 from kelpie.cli.options import path
 from kelpie.cli.output import cell
-from kelpie.cli.table import cut
 from kelpie.core.errors import KelpieError
 from kelpie.world.files.line_history import one_answer
 

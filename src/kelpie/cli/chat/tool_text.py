@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from kelpie.cli.table import wrapped
+from kelpie.cli.display.table import wrapped
 from kelpie.core.printable_text import on_one_line
 
 ARGUMENTS_MAX = 20

@@ -16,7 +16,7 @@ SILENCE_S = 120.0  # the server pings a quiet stream far more often
 CANCEL_S = 45.0  # a tool gets 30 seconds to stop
 RECONNECTS_MAX = 5  # in a row, without a new frame
 RECONNECT_S = 30.0  # for the server to answer again
-FORBIDDEN = 403
+FORBIDDEN, CONFLICT = 403, 409
 RECONNECTING = "kelpie_reconnecting"  # the name of an event that the server does not send
 
 
@@ -55,7 +55,12 @@ class Turn:
         if self.run_id is None:
             return False
         path = f"/v1/agents/{quote(agent_id, safe='')}/messages/cancel"
-        told = self._client.post(path, {"run_ids": [self.run_id]}, CANCEL_S)
+        try:
+            told = self._client.post(path, {"run_ids": [self.run_id]}, CANCEL_S)
+        except ErrorResponse as refusal:
+            if refusal.status == CONFLICT:  # nothing runs any more
+                return True
+            raise
         return all(word == "cancelled" for word in told.values())
 
     def _frames(self) -> Iterator[tuple[str, Any]]:

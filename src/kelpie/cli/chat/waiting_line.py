@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TextIO, TypeVar
 
-from kelpie.cli.style import Style, movable
+from kelpie.cli.display.style import Style, movable
 from kelpie.world.clock import SystemClock
 from kelpie.world.terminal import every
 

@@ -112,7 +112,7 @@ def abilities(model: dict[str, Any]) -> str:
 
 
 def _show_bar(events: Iterable[dict[str, Any]]) -> str | None:
-    from kelpie.cli.terminal import share
+    from kelpie.cli.display.terminal import share
 
     with share() as show:
         for event in events:

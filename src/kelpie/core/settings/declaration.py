@@ -73,8 +73,8 @@ class Setting:
 
     def _bounds(self) -> str:
         if self.low is None or self.high is None:
-            return f"at least {self.low:.0f}" if self.low is not None else f"at most {self.high:.0f}"
-        return f"{self.low:.0f} to {self.high:.0f}"
+            return f"at least {self.low:.16g}" if self.low is not None else f"at most {self.high:.16g}"
+        return f"{self.low:.16g} to {self.high:.16g}"
 
     def _switch(self, origin: str, text: str) -> bool:
         if text.lower() not in (*_TRUE, *_FALSE):

@@ -141,6 +141,8 @@ def _as_httpx(request: httpx.Request) -> Generator[None]:
 def _reason(error: aiohttp.ClientConnectorError) -> str:
     """Why no connection was made, in plain words: aiohttp's own text shows its internals."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
+        if error.os_error.errno == errno.EACCES:  # refused by `_PublicResolver`
+            return str(error.os_error.strerror)
         return f"the host name {error.host} could not be resolved"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the certificate of {error.host} is not valid: {error.certificate_error}"

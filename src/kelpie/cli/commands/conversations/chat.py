@@ -12,11 +12,11 @@ from kelpie.cli.chat.screen import Screen
 from kelpie.cli.chat.session import LeaveChat, Session
 from kelpie.cli.chat.slash_commands import ENDS, SlashCommands
 from kelpie.cli.chat.typed_input import TypedInput
+from kelpie.cli.display.style import Style
 from kelpie.cli.exit_codes import ERROR, OK, USAGE
 from kelpie.cli.id_lookup import whole_id
 from kelpie.cli.options import DEFAULT_CONVERSATION, path
 from kelpie.cli.output import cell, say
-from kelpie.cli.style import Style
 from kelpie.world.files.line_history import colored_prompt, line_history
 from kelpie.world.http.cli_client import Client
 

@@ -227,6 +227,11 @@ class Approvals(ServerScenario):
             shown = (await guest.insist("GET", path))["pending_approval"]
             if shown is None or shown["id"] != request.id:
                 raise Broken("what waits is shown", f"{lane} waits for {request.id} and shows {shown}")
+        listed = await guest.insist("GET", f"/v1/agents/{lane.agent_id}/approvals")
+        here = [each for each in listed if each["conversation_id"] == (lane.conversation or "default")]
+        told = {call["tool_call_id"] for each in here for call in each["tool_calls"] if call["waits_for"]}
+        if told != {call["id"] for call in request.calls}:
+            raise Broken("what waits is listed", f"{lane} waits for {request} and lists {here}")
         if cancelling:
             status = await self._cancel(guest, lane)
         else:

@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Mapping, Sequence
 
-from kelpie.cli.age import parsed, spelled
-from kelpie.cli.style import Style
-from kelpie.cli.table import fitted
+from kelpie.cli.display.age import parsed, spelled
+from kelpie.cli.display.style import Style
+from kelpie.cli.display.table import fitted
 from kelpie.core.time import as_datetime
 from kelpie.world import terminal
 from kelpie.world.clock import SystemClock

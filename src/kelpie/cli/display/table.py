@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from textwrap import TextWrapper
 
-from kelpie.cli.age import age, parsed
+from kelpie.cli.display.age import age, parsed
 
 GAP = 2  # between two columns
 CUT_MIN = 8  # width of a text that is cut
