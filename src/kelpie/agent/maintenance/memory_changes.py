@@ -252,8 +252,8 @@ def _decide(tx: Tx, agent_id: AgentId, check: Check) -> None:
 
 
 def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites | None:
-    """The writes that are still to be done; None when the change is done. To begin it again would take the memory apart,
-    and what is done is not completed after a crash. Raises NotFound when the agent is gone."""
+    """The writes that are still to be done; None when the change is done: beginning it again would take the memory
+    apart, and nobody would complete it after a crash. Raises NotFound when the agent is gone."""
     agent_id, request = change.agent_id, change.request
     agents.require(tx, agent_id)
     if not changes.is_decided(tx, agent_id):
