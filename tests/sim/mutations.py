@@ -928,7 +928,7 @@ MUTATIONS = (
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
     Mutation(edits_are_told_to_nobody, _SHARED, 5, 10, "a prompt is not older than the last edit"),
-    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE + "|a live agent has what is stored"),
     Mutation(
         a_write_whose_caller_is_gone_is_told_to_nobody,
         _CUT_OFF,
