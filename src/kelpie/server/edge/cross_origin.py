@@ -12,8 +12,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie.core.access.hosts import origin_of
+from kelpie.server.http.headers.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.http.json_body import IGNORED_HEADER
-from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 
 _LOCAL = re.compile(r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?")
 _ANY = ".*"

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
 from kelpie.server.edge.cross_origin import AllowedOrigins
-from kelpie.server.http.body_limits import BodyLimit, BodyLimits
 from kelpie.server.http.errors import UNKNOWN
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.json_body import IGNORED_HEADER
+from kelpie.server.http.limits.body_limits import BodyLimit, BodyLimits
 from kelpie.world.ids import Ids
 
 BODY_STALL_S = 60.0  # how long a client may pause within a body
