@@ -1,1 +1,1 @@
-"""Headers of requests and answers: the version of the client, the user it acts for, the mode of a search."""
+"""Headers of requests and answers: the version of the client, the user it acts for, and those that Kelpie adds."""
