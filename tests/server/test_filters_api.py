@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kelpie.server.http.request_limits import LINKS_MAX, PART_CHARS_MAX
+from kelpie.server.http.limits.request_limits import LINKS_MAX, PART_CHARS_MAX
 from tests.conformance.things import SOURCE
 from tests.server.rig import make_agent
 

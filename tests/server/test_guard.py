@@ -11,7 +11,7 @@ import pytest
 
 from kelpie.app import Kelpie
 from kelpie.server.edge.guard import RequestGuard, RequestLog, host_of
-from kelpie.server.http.body_limits import BodyLimits
+from kelpie.server.http.limits.body_limits import BodyLimits
 from kelpie.world.ids import RandomIds
 from tests.server.rig import client_of, open_rig
 

@@ -11,7 +11,7 @@ import pytest
 from letta_client import AsyncLetta
 
 from kelpie.core.paging import PAGE_BYTES_MAX
-from kelpie.server.http.request_limits import QUERY_CHARS_MAX
+from kelpie.server.http.limits.request_limits import QUERY_CHARS_MAX
 from tests.server.rig import make_agent, open_rig
 from tests.server.test_serving import serving
 

@@ -70,7 +70,7 @@ async def test_an_unreachable_provider_is_a_503_with_one_line_in_the_log(
     assert (line["code"], line["level"], line["detail"]) == ("provider_failed", "warning", "connection refused")
     assert "OPENAI_BASE_URL" in line["hint"] and "exception" not in line
     assert [model["handle"] for model in listed.json()] == ["kelpie/demo"]
-    assert listed.headers["kelpie-failed-providers"] == "openai"
+    assert listed.headers["X-Kelpie-Failed-Providers"] == "openai"
     assert default.status_code == 503 and "kelpie/demo" in default.json()["error"]["hint"]
     assert demo["model"] == "kelpie/demo"
 

@@ -6,8 +6,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from kelpie.core.paging import PAGE_BYTES_MAX, Page
+from kelpie.server.http.headers.sdk_version import is_v1
 from kelpie.server.http.paging import LIMIT_MAX, cut, page_of
-from kelpie.server.http.sdk_version import is_v1
 from kelpie.server.http.times import date, timestamp
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from kelpie.observe import logs
-from kelpie.server.edge.guard import REASON_CHARS_MAX, reason_of
+from kelpie.server.edge.guard import REASON_CHARS_MAX, RequestLog, reason_of
+from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.world.ids import RandomIds
 from tests.server.rig import make_agent
 
 UNKNOWN = "agent-00000000-0000-4000-8000-0000000000ff"
@@ -85,6 +88,16 @@ def test_a_reason_is_bounded_and_found_in_every_shape() -> None:
     assert {reason_of(body) for body in (b"", b"{", b"[]", b"null", b'{"detail": 1}', b"<html>")} == {None}
 
 
+async def test_a_refusal_with_ignored_fields_is_logged_with_both(logged: StringIO) -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await JsonAnswer({"detail": "no"}, 409, {"X-Kelpie-Ignored-Fields": "typo"})(scope, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(RequestLog(refuse, RandomIds()))) as asking:
+        assert (await asking.post("http://test/")).status_code == 409
+    (line,) = requests(logged)
+    assert (line["ignored_fields"], line["reason"]) == ("typo", "no")
+
+
 async def test_fields_that_are_ignored_are_named(client: httpx.AsyncClient, logged: StringIO) -> None:
     made = await client.post("/v1/agents/", json={"modell": "openai/gpt-4o", "x\nü": 1, "name": "typo"})
     assert made.status_code == 200 and made.headers["X-Kelpie-Ignored-Fields"] == "modell, x\\n\\u00fc"
@@ -92,6 +105,8 @@ async def test_fields_that_are_ignored_are_named(client: httpx.AsyncClient, logg
     agent = (await make_agent(client, name="right"))["id"]
     sent = await client.post(f"/v1/agents/{agent}/messages", json={"input": "hi", "streaming": False, "max_stepss": 1})
     assert sent.headers["X-Kelpie-Ignored-Fields"] == "max_stepss"
+    changed = await client.patch(f"/v1/agents/{agent}", json={"descriptoin": "x", "tags": ["y"]})
+    assert changed.headers["X-Kelpie-Ignored-Fields"] == "descriptoin"
     plain = await client.post(f"/v1/agents/{agent}/messages", json={"input": "hi"})
     assert plain.status_code == 200 and "X-Kelpie-Ignored-Fields" not in plain.headers
     many = await client.post("/v1/agents/", json={f"field{number}": 1 for number in range(20)})

@@ -20,7 +20,6 @@ CALL_S = 10.0
 COMPLETE_S = 2.0
 MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
 NAMES_MAX = 50
-DEFAULT_CONVERSATION = "default"  # its name in paths
 
 # `--url` is understood before the command and after it; the one after it counts.
 url_before_command: ContextVar[str | None] = ContextVar("url_before_command", default=None)

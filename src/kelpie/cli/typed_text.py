@@ -1,7 +1,9 @@
 """Texts that commands take from an argument, from standard input, or from the user's editor."""
 
+import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from kelpie.cli.output import say
 from kelpie.core.errors import InvalidInput, KelpieError
@@ -19,6 +21,17 @@ def given_text(text: str, field: str) -> str:
     if len(read) > text_file.BYTES_MAX:
         raise InvalidInput(field, f"standard input is longer than {text_file.BYTES_MAX} characters")
     return read.removesuffix("\n")
+
+
+def json_object(text: str, field: str) -> dict[str, Any]:
+    """The JSON object that a person wrote. Raises InvalidInput."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(field, f"this is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput(field, 'expected a JSON object such as {"sides": 6}')
+    return found
 
 
 def edited(text: str, suffix: str, store: Callable[[str], None]) -> bool:

@@ -8,6 +8,8 @@ from typing import ClassVar, Self
 
 from kelpie.core.errors import InvalidId
 
+DEFAULT_CONVERSATION = "default"  # the name, instead of an id, of the conversation that every agent has
+
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 

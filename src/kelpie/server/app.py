@@ -1,4 +1,4 @@
-"""The HTTP application: Letta's resources under /v1, Kelpie's own under /v1/kelpie, and the middleware around them."""
+"""The HTTP application: Letta's resources under /v1, Kelpie's own beside them, and the middleware around them."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
 from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
-from kelpie.server.http.body_limits import BodyLimits
+from kelpie.server.http.limits.body_limits import BodyLimits
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
     approvals,

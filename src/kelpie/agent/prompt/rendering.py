@@ -10,6 +10,7 @@ from kelpie.agent.prompt.agent_types import TypeSpec, spec_of
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.turn_overrides import Skill
 from kelpie.core.conversations.messages import Message, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.core.ids import DEFAULT_CONVERSATION
 from kelpie.core.memory.blocks import Block
 from kelpie.core.time import Micros, as_datetime
 from kelpie.core.tools.tools import Tool
@@ -19,7 +20,6 @@ from kelpie.tools.builtin.pause import is_pause
 
 THINKING = "thinking"
 HEARTBEAT = "request_heartbeat"
-DEFAULT_CONVERSATION = "default"  # the name of the conversation that every agent has
 _MEMORY_PLACE = "{CORE_MEMORY}"
 _COUNTS_LINES = frozenset({"anthropic"})  # providers whose models use line numbers well
 

@@ -1,10 +1,7 @@
 """Answers to tool calls that wait, in the form that the server takes."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
-
-from kelpie.core.errors import InvalidInput
 
 
 def waiting_calls(request: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -22,14 +19,3 @@ def approval(call_id: str, arguments: Mapping[str, Any] | None = None) -> dict[s
 def denial(call_id: str, reason: str | None = None) -> dict[str, Any]:
     """The answer that denies a call; the model reads the reason."""
     return {"type": "approval", "tool_call_id": call_id, "approve": False} | ({"reason": reason} if reason else {})
-
-
-def changed_arguments(text: str) -> dict[str, Any]:
-    """The arguments that a person wrote. Raises InvalidInput."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput("arguments", f"this is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidInput("arguments", "expected a JSON object with the arguments by name")
-    return found

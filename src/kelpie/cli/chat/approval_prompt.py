@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kelpie.cli.chat.approval_answers import approval, changed_arguments, denial, waiting_calls
+from kelpie.cli.chat.approval_answers import approval, denial, waiting_calls
 from kelpie.cli.chat.screen import Screen
 from kelpie.cli.chat.tool_text import parsed_arguments
-from kelpie.cli.typed_text import edited
+from kelpie.cli.typed_text import edited, json_object
 from kelpie.core.errors import InvalidInput
 from kelpie.world.files.line_history import one_answer
 from kelpie.world.processes.editor import editor_command
@@ -72,4 +72,4 @@ def _edited(arguments: str, ask: Ask) -> str:
     else:
         shown = arguments if given is None else json.dumps(given, ensure_ascii=False)
         text = one_answer(ask, "Arguments> ", shown)
-    return json.dumps(changed_arguments(text), ensure_ascii=False) if text.strip() else arguments
+    return json.dumps(json_object(text, "arguments"), ensure_ascii=False) if text.strip() else arguments

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kelpie.cli.chat.turn import Turn
-from kelpie.cli.options import DEFAULT_CONVERSATION, path
+from kelpie.cli.options import path
+from kelpie.core.ids import DEFAULT_CONVERSATION
 from kelpie.world.http.cli_client import Client, ErrorResponse
 from kelpie.world.ids import RandomIds
 

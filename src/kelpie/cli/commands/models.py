@@ -54,9 +54,6 @@ def list_models(
             [(each["handle"], each["context_window"], abilities(each)) for each in chosen],
             "No such models. `kelpie doctor` shows why.",
         )
-        for each in server.get(PATH)["providers"]:
-            if each["error"] and provider in (None, each["name"]):
-                say(f"kelpie: warning: models of {each['name']} are missing: {problem_of(each)}", file=sys.stderr)
 
 
 @commands.command(epilog=examples("models check kelpie/demo", "models check ollama/qwen3:8b --json"))
@@ -93,11 +90,10 @@ def remove(handle: Handle, url: Url = None) -> None:
 
 
 def _name_failures(server: Client, provider: str | None) -> None:
-    """Says on the error output which providers could not be listed, and what to do about it."""
+    """Warns of the providers whose models could not be listed, with the remedy."""
     for each in server.get(PATH)["providers"]:
         if each["error"] and provider in (None, each["name"]):
-            words = (f"kelpie: the models of {each['name']} are missing: {each['error']}", each["detail"], each["hint"])
-            say(". ".join(cell(word).rstrip(".") for word in words if word) + ".", file=sys.stderr)
+            say(f"kelpie: warning: the models of {each['name']} are missing: {problem_of(each)}.", file=sys.stderr)
 
 
 def problem_of(provider: dict[str, Any]) -> str | None:

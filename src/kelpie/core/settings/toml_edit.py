@@ -12,7 +12,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.declaration import Setting, Value
-from kelpie.core.settings.settings import SETTINGS, resolve
+from kelpie.core.settings.settings import SETTINGS, Settings, resolve
 from kelpie.core.settings.toml_text import parse
 
 _HEAD = """# Settings of Kelpie. Remove the `#` before a line to set it; every line shows the default.
@@ -57,22 +57,18 @@ def template() -> str:
 
 
 def _template_lines() -> Iterator[str]:
-    section = ""
-    for spec, default in sorted(
-        ((spec, _default(name)) for name, spec in SETTINGS.items()), key=lambda each: each[0].key.rpartition(".")[0]
-    ):
+    section, defaults = "", Settings()
+    for field, spec in sorted(SETTINGS.items(), key=lambda each: each[1].key.rpartition(".")[0]):
         heading, _, name = spec.key.rpartition(".")
         if heading != section:
             section = heading
             yield f"\n[{section}]\n"
-        yield f"# {spec.help}\n#{name} = {default}\n"
+        yield f"# {spec.help}\n#{name} = {_default(spec, getattr(defaults, field))}\n"
 
 
-def _default(name: str) -> str:
-    from_table = SETTINGS[name]
-    value = getattr(resolve({}, {}).settings, name)
+def _default(spec: Setting, value: Any) -> str:
     if value is None:
-        return '""' if from_table.kind is str else ""
+        return '""' if spec.kind is str else ""
     return tomlkit.item(list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value).as_string()
 
 

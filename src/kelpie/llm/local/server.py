@@ -142,11 +142,8 @@ class LocalServer:
         request = self._addressed(request, found)
         if found.server == "ollama":
             return self._ollama.payload(request, found)
-        if found.server == "llamacpp" and forced_calls.is_forced(request):
-            request = forced_calls.with_one_choice(request)
-            if not self.describe(request.model).tools:
-                request = forced_calls.as_schema(request)
-        return await self._chat.payload(request)
+        request, as_json = self._understood(request, found)
+        return await self._chat.payload(forced_calls.as_schema(request) if as_json else request)
 
     async def fetch(self, name: str) -> None:
         """Pulls a model and waits until it is available. Raises ModelError."""
@@ -204,11 +201,14 @@ class LocalServer:
     def _ask(self, request: Request, found: ProbedServer) -> AsyncGenerator[Event, None]:
         if found.server == "ollama":
             return self._ollama.stream(request, found)
-        if found.server == "llamacpp" and forced_calls.is_forced(request):
-            request = forced_calls.with_one_choice(request)
-            if not self.describe(request.model).tools:
-                return forced_calls.stream(self._chat.stream, request)
-        return self._chat.stream(request)
+        request, as_json = self._understood(request, found)
+        return forced_calls.stream(self._chat.stream, request) if as_json else self._chat.stream(request)
+
+    def _understood(self, request: Request, found: ProbedServer) -> tuple[Request, bool]:
+        """The request as the server understands it, and whether a forced call must be requested as JSON."""
+        if found.server != "llamacpp" or not forced_calls.is_forced(request):
+            return request, False
+        return forced_calls.with_one_choice(request), not self.describe(request.model).tools
 
     async def _known(self) -> ProbedServer:
         if self._found is None:

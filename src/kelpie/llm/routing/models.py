@@ -168,7 +168,7 @@ class Models:
             without.append(offer.name)
         if not without:
             return DefaultModel(DEMO, NOTHING_SET_UP)
-        return DefaultModel(DEMO, f"{' and '.join(without)} lists no model that can chat; `kelpie doctor` shows more")
+        return DefaultModel(DEMO, f"no model of {' or '.join(without)} can chat; `kelpie doctor` shows more")
 
     async def report(self) -> list[ProviderReport]:
         """Every provider with its models, offered and hidden, or its error."""

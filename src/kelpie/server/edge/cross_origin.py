@@ -12,8 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie.core.access.hosts import origin_of
-from kelpie.server.http.json_body import IGNORED_HEADER
-from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
+from kelpie.server.http.headers.answer_headers import ANSWER_HEADERS
 
 _LOCAL = re.compile(r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?")
 _ANY = ".*"
@@ -59,5 +58,5 @@ def _cors(app: ASGIApp, *, credentials: bool) -> CORSMiddleware:
         allow_headers=["*"],
         allow_credentials=credentials,
         allow_private_network=True,  # most servers are in one
-        expose_headers=["X-Request-Id", MODE_HEADER, NOTE_HEADER, IGNORED_HEADER],
+        expose_headers=ANSWER_HEADERS,
     )

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
 from kelpie.server.edge.cross_origin import AllowedOrigins
-from kelpie.server.http.body_limits import BodyLimit, BodyLimits
 from kelpie.server.http.errors import UNKNOWN
+from kelpie.server.http.headers.answer_headers import IGNORED_HEADER, REQUEST_ID_HEADER
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.json_body import IGNORED_HEADER
+from kelpie.server.http.limits.body_limits import BodyLimit, BodyLimits
 from kelpie.world.ids import Ids
 
 BODY_STALL_S = 60.0  # how long a client may pause within a body
@@ -80,10 +80,10 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
+                headers[REQUEST_ID_HEADER] = request_id
                 if ignored := headers.get(IGNORED_HEADER):
                     facts["ignored_fields"] = ignored
-            elif status >= 400 and not facts and (reason := reason_of(message.get("body", b""))):
+            elif status >= 400 and "reason" not in facts and (reason := reason_of(message.get("body", b""))):
                 facts["reason"] = reason
             await send(message)
 

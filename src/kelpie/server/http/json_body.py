@@ -22,15 +22,15 @@ from starlette.responses import Response
 from kelpie.core.json_size import is_deeper, value_count
 from kelpie.server.http import route_access
 from kelpie.server.http.dependencies import LARGE, lean
+from kelpie.server.http.headers.answer_headers import IGNORED_HEADER
 
 DEPTH_MAX = 64
 VALUES_MAX = 50_000
-IGNORED_HEADER = "X-Kelpie-Ignored-Fields"
 IGNORED_MAX = 10  # fields that the header names
 IGNORED_CHARS_MAX = 64  # of each of their names
 LARGE_BYTES = 32 * 1024  # of a body: while it is read, parsed and validated, others get a turn between two steps
 
-_CREATING = frozenset({"POST", "PUT"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _TOO_MANY = f"The document has more than {VALUES_MAX} values; send it in several requests"
 
 
@@ -62,7 +62,7 @@ class JsonRoute(APIRoute):
         self.dependant = lean(whole)
         handle = super().get_route_handler()
         self.dependant = whole
-        known = _known_fields(whole) if _CREATING & (self.methods or set()) else None
+        known = _known_fields(whole) if _WITH_BODY & (self.methods or set()) else None
 
         async def handle_json(request: Request) -> Response:
             asked = JsonRequest(request.scope, request.receive)

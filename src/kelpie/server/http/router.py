@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Depends
 
+from kelpie.server.http.headers.user_header import actor
 from kelpie.server.http.json_body import JsonRoute
-from kelpie.server.http.user_header import actor
 
 
 def resource(prefix: str, tag: str) -> APIRouter:

@@ -1,1 +1,1 @@
-"""Resources that are Kelpie's own and not part of Letta's API; all under /v1/kelpie."""
+"""Resources that are Kelpie's own and not part of Letta's API; all marked (Kelpie)."""

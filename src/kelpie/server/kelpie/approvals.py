@@ -6,6 +6,7 @@ from fastapi import Query
 
 from kelpie.core.agents.agent import Include
 from kelpie.core.conversations.approvals import PendingRequest
+from kelpie.core.ids import DEFAULT_CONVERSATION
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import AgentPath
@@ -43,7 +44,7 @@ def request_shape(request: PendingRequest) -> dict[str, Any]:
     return {
         "agent_id": request.message.agent_id,
         "agent_name": request.agent_name,
-        "conversation_id": request.conversation or "default",
+        "conversation_id": request.conversation or DEFAULT_CONVERSATION,
         "message_id": request.message.id,
         "run_id": request.message.run_id,
         "requested_at": timestamp(request.requested_at),

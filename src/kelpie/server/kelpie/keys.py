@@ -11,9 +11,9 @@ from kelpie.core.ids import AgentId, UserId
 from kelpie.core.time import from_datetime
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
+from kelpie.server.http.limits.request_limits import Links
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import KeyPath
-from kelpie.server.http.request_limits import Links
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal
 
 from kelpie.core.conversations.messages import Message, MessageQuery, MessageSearch
 from kelpie.core.errors import NotFound
-from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId, RunId
+from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, GroupId, MessageId, OrganizationId, RunId
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.search import items
@@ -92,7 +92,11 @@ def _position(tx: Tx, organization: OrganizationId, cursor: MessageId, name: str
 def _thread(conversation_id: str | None) -> dict[str, Any]:
     if conversation_id is None:
         return {}
-    return {"default_conversation": True} if conversation_id == "default" else {"conversation_id": conversation_id}
+    return (
+        {"default_conversation": True}
+        if conversation_id == DEFAULT_CONVERSATION
+        else {"conversation_id": conversation_id}
+    )
 
 
 # --- a group's ------------------------------------------------------------------------------------------------------

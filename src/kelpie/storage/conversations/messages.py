@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from kelpie.core.conversations.messages import Message, MessageQuery, Part, Role
 from kelpie.core.errors import Damaged, NotFound
-from kelpie.core.ids import AgentId, MessageId, RunId, StepId
+from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, MessageId, RunId, StepId
 from kelpie.core.paging import Page
 from kelpie.search import items
 from kelpie.search.text import fulltext
@@ -125,7 +125,7 @@ def select_of_agent(tx: Tx, agent_id: AgentId, query: MessageQuery) -> list[Mess
         statement = statement.where(messages.c.seq > _cursor(tx, agent_id, query.after))
     if query.before:
         statement = statement.where(messages.c.seq < _cursor(tx, agent_id, query.before))
-    if query.conversation_id == "default":
+    if query.conversation_id == DEFAULT_CONVERSATION:
         statement = statement.where(messages.c.conversation_id.is_(None))
     elif query.conversation_id:
         statement = statement.where(messages.c.conversation_id == query.conversation_id)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
 
 from kelpie.core.conversations.runs import UNFINISHED, Comparison, RunQuery
-from kelpie.core.ids import OrganizationId
+from kelpie.core.ids import DEFAULT_CONVERSATION, OrganizationId
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.runs import tool_calls
 from kelpie.storage.tables import agents, runs
@@ -68,7 +68,7 @@ def matching(tx: Tx, organization: OrganizationId, query: RunQuery) -> tuple[Sel
 
 def _given(query: RunQuery) -> dict[str, Any]:
     statuses = query.statuses or (UNFINISHED if query.active else ())
-    in_default = query.conversation_id == "default"
+    in_default = query.conversation_id == DEFAULT_CONVERSATION
     given: dict[str, Any] = {
         "run_id": query.run_id,
         "agent_ids": list(query.agent_ids) or None,

@@ -2,11 +2,15 @@
 
 import os
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from kelpie.core.errors import InvalidInput
 
 BYTES_MAX = 16 * 1024 * 1024
+OWNER_ONLY = 0o600
 
 
 def read(path: Path, field: str = "FILE") -> str:
@@ -32,23 +36,33 @@ def replace(path: Path, text: str) -> None:
     """Replaces the text of a file, or creates it for its owner only; a link keeps pointing to it. Raises
     InvalidInput."""
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        mode = target.stat().st_mode & 0o777 if target.exists() else OWNER_ONLY
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-                os.fchmod(file.fileno(), mode)
-            beside.replace(target)
-        except BaseException:  # raised again; no half of a text stays behind
-            beside.unlink(missing_ok=True)
-            raise
+        with replacing(target, mode) as file:
+            file.write(text)
     except OSError as error:
         raise InvalidInput("FILE", f"'{path}' cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def replacing(path: Path, mode: int = OWNER_ONLY) -> Generator[TextIO]:
+    """A file to write that takes the place of another one as a whole; after an error nothing of it stays behind.
+
+    Raises OSError.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), mode)
+        beside.replace(path)
+    except BaseException:  # raised again
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def new_draft(text: str, suffix: str) -> Path:

@@ -224,11 +224,13 @@ class _Writer:
             if not waiting:
                 self._watch()
                 continue
-            started = thread_time_ns()
+            measured = any(entry.usage is not None for entry in waiting)
+            started = thread_time_ns() if measured else 0
             outcomes = self._commit(waiting)
-            used_ns = (thread_time_ns() - started) // max(1, len(outcomes))
-            for entry in waiting[: len(outcomes)]:
-                entry.used_ns = used_ns
+            if measured:
+                used_ns = (thread_time_ns() - started) // max(1, len(outcomes))
+                for entry in waiting[: len(outcomes)]:
+                    entry.used_ns = used_ns
             self.trouble = self.lost or trouble_after(outcomes, self.trouble)
             _deliver(list(zip(waiting, outcomes, strict=False)), self._settle)
             del waiting[: len(outcomes)]
@@ -305,14 +307,15 @@ def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None)
 def _read(connection: Connection, queue: _Queue) -> None:
     """A reader thread: one snapshot per function."""
     while entry := queue.get():
-        started = thread_time_ns()
+        started = 0 if entry.usage is None else thread_time_ns()
         try:
             outcome: Outcome = JobSuccess(run_read(connection, entry.fn))
         except Exception as error:  # noqa: BLE001 - reported to the caller
             outcome = JobFailure(error)
         except BaseException as error:  # noqa: BLE001 - the thread must live on
             outcome = _bugs(error, 1)[0]
-        entry.used_ns = thread_time_ns() - started
+        if entry.usage is not None:
+            entry.used_ns = thread_time_ns() - started
         _deliver([(entry, outcome)], _settle)
     connection.close()
 

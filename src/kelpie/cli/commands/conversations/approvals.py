@@ -5,11 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from kelpie.cli.agent_lookup import find
-from kelpie.cli.chat.approval_answers import approval, changed_arguments, denial, waiting_calls
+from kelpie.cli.chat.approval_answers import approval, denial, waiting_calls
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_json, print_list
+from kelpie.cli.typed_text import json_object
 from kelpie.core.errors import InvalidInput
 from kelpie.world.http.cli_client import Client
 
@@ -64,7 +65,7 @@ def approve(
     url: Url = None,
 ) -> None:
     """Let waiting tool calls run, and show how the agent continues."""
-    changed = None if arguments is None else changed_arguments(arguments)
+    changed = None if arguments is None else json_object(arguments, "--arguments")
     server = client(url)
     request = _request(server, agent, conversation)
     chosen = _chosen(request, call)

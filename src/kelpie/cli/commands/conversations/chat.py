@@ -15,8 +15,9 @@ from kelpie.cli.chat.typed_input import TypedInput
 from kelpie.cli.display.style import Style
 from kelpie.cli.exit_codes import ERROR, OK, USAGE
 from kelpie.cli.id_lookup import whole_id
-from kelpie.cli.options import DEFAULT_CONVERSATION, path
+from kelpie.cli.options import path
 from kelpie.cli.output import cell, say
+from kelpie.core.ids import DEFAULT_CONVERSATION
 from kelpie.world.files.line_history import colored_prompt, line_history
 from kelpie.world.http.cli_client import Client
 

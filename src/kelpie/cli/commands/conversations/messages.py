@@ -7,9 +7,10 @@ import typer
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.chat.message_text import message_text
 from kelpie.cli.id_lookup import whole_id
-from kelpie.cli.options import DEFAULT_CONVERSATION, Agent, AsJson, Limit, Url, client, examples, group, path
+from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_json, print_list
 from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import DEFAULT_CONVERSATION
 
 commands = group("List messages.", "messages list demo", "messages list demo --conversation default --limit 100")
 

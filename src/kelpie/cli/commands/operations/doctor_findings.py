@@ -8,7 +8,6 @@ from kelpie.cli.commands.models import problem_of
 from kelpie.cli.output import say
 
 DETAILS = "`kelpie doctor -v` shows the details."
-RESTART = "To apply the current settings, run `kelpie server restart`"
 DEMO = "kelpie"  # the provider of the scripted model
 
 
@@ -63,7 +62,8 @@ def _settings(told: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("settings", False, f"Kelpie does not use {', '.join(told['ignored'])}")
     if told["other_than_running"]:
         changed = "; ".join(told["other_than_running"])
-        yield Finding("settings", False, f"the server runs with other settings: {changed}. {RESTART}")
+        remedy = "`kelpie server restart` applies the current ones"
+        yield Finding("settings", False, f"the server runs with other settings: {changed}. {remedy}")
 
 
 def _server(told: dict[str, Any]) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from kelpie.cli.confirmation import confirm
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import Agent, AsJson, Url, client, examples, path
 from kelpie.cli.output import cell, print_facts, print_json, print_text, say, waiting
-from kelpie.cli.typed_text import given_text
+from kelpie.cli.typed_text import given_text, json_object
 from kelpie.core.errors import InvalidInput
 from kelpie.world.files import json_file, text_file
 from kelpie.world.http.cli_client import Client
@@ -129,7 +129,7 @@ def run(
     url: Url = None,
 ) -> None:
     """Run a tool once and print its result. Exits with 1 if the tool fails."""
-    given = _arguments(given_text(args, "--args"))
+    given = json_object(given_text(args, "--args"), "--args")
     server = client(url, RUN_S)
     found = find_tool(server, tool)
     with waiting(f"Running {found['name']} ..."):
@@ -185,16 +185,6 @@ def _stored(tool: dict[str, Any]) -> dict[str, Any]:
     """What the server needs to run the source of a stored tool."""
     fields = ("source_code", "source_type", "json_schema", "args_json_schema", "pip_requirements", "npm_requirements")
     return {"name": tool["name"]} | {field: tool[field] for field in fields if tool[field] is not None}
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput("--args", f"this is not JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise InvalidInput("--args", 'expected a JSON object such as {"sides": 6}')
-    return given
 
 
 def _requirements(given: list[str] | None) -> list[dict[str, str]] | None:

@@ -14,8 +14,8 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
 from kelpie.core.json_limits import LISTED
-from kelpie.server.http.free_json import FreeSettings, Metadata, NamedTexts, within
-from kelpie.server.http.request_limits import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
+from kelpie.server.http.limits.free_json import FreeSettings, Metadata, NamedTexts, within
+from kelpie.server.http.limits.request_limits import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
 from kelpie.server.http.times import moment
 from kelpie.server.letta.agents.budget_body import BudgetBody
 from kelpie.server.letta.agents.fact_settings_body import FactSettingsBody

@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.memory.passages import CHUNK_SIZE, NewArchive, NewPassage
-from kelpie.server.http.free_json import Metadata
-from kelpie.server.http.request_limits import Tags
+from kelpie.server.http.limits.free_json import Metadata
+from kelpie.server.http.limits.request_limits import Tags
 from kelpie.server.http.times import moment
 from kelpie.server.letta.models.body import EmbeddingConfig
 

@@ -9,7 +9,7 @@ from kelpie.core.memory.passages import Archive, Passage
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import as_datetime
 from kelpie.memory.hybrid_search import SearchResults
-from kelpie.server.http.search_headers import search_notes
+from kelpie.server.http.headers.search_headers import search_notes
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
 

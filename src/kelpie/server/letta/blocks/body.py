@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.memory.blocks import NewBlock
-from kelpie.server.http.free_json import Metadata
-from kelpie.server.http.request_limits import Tags
+from kelpie.server.http.limits.free_json import Metadata
+from kelpie.server.http.limits.request_limits import Tags
 
 Limit = Annotated[int, Field(ge=0, le=2**53)]
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.conversations.conversations import NewConversation
 from kelpie.core.time import Micros, from_datetime
-from kelpie.server.http.request_limits import Links
+from kelpie.server.http.limits.request_limits import Links
 from kelpie.server.letta.models.body import ModelSettings, requested_settings
 
 _Window = Annotated[int, Field(gt=0, le=2**53)]

@@ -5,8 +5,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from starlette.responses import Response
 
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.free_json import JsonSchema
 from kelpie.server.http.json_answer import JsonAnswer
+from kelpie.server.http.limits.free_json import JsonSchema
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.conversations.routes import thread_of

@@ -12,13 +12,13 @@ from starlette.responses import Response
 from kelpie.core.conversations.conversations import ArchiveStatus, ConversationQuery, ThreadQuery
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, NotFound
-from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, MessageId
 from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
+from kelpie.server.http.limits.request_limits import Part
 from kelpie.server.http.paging import LIMIT_MAX, After, Order, limit_query, message_cursor, page_of
 from kelpie.server.http.path_ids import ConversationPath, ThreadPath
-from kelpie.server.http.request_limits import Part
 from kelpie.server.http.router import resource
 from kelpie.server.letta.conversations.body import (
     CreateConversation,
@@ -145,7 +145,7 @@ async def list_conversation_messages(
     include_return_message_types: Annotated[list[str] | None, Query()] = None,
 ) -> JsonAnswer:
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    if conversation_id == "default" and agent_id is None:
+    if conversation_id == DEFAULT_CONVERSATION and agent_id is None:
         return JsonAnswer([])  # a default conversation without an agent: as with one that does not exist
     thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
     if isinstance(thread, AgentId):
@@ -154,7 +154,7 @@ async def list_conversation_messages(
             message_cursor(after),
             message_cursor(before),
             newest,
-            conversation_id="default",
+            conversation_id=DEFAULT_CONVERSATION,
             bytes_max=PAGE_BYTES_MAX,
         )
         found = await api.histories.messages(thread, page)
@@ -169,7 +169,7 @@ def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | Ag
     """The conversation, or the agent whose default one is meant. Raises NotFound for a default one without an agent."""
     if conversation_id.startswith("agent-"):
         return AgentId(conversation_id)
-    if conversation_id != "default":
+    if conversation_id != DEFAULT_CONVERSATION:
         return ConversationId(conversation_id)
     if agent_id is None:
         missing = NotFound("Conversation", conversation_id)

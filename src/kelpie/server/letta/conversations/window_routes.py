@@ -6,10 +6,10 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.agent.compaction.compactor import CompactionResult
-from kelpie.core.ids import ConversationId
+from kelpie.core.ids import DEFAULT_CONVERSATION, ConversationId
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.free_json import FreeSettings
 from kelpie.server.http.json_answer import JsonAnswer, joined_json
+from kelpie.server.http.limits.free_json import FreeSettings
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.conversations.routes import thread_of
@@ -34,7 +34,7 @@ OfConversation = Annotated[
 
 @router.get("/agents/{agent_id}/context", summary="Get a breakdown of an agent's context window", response_model=None)
 async def context_of_agent(api: CallerApi, agent_id: AgentPath, conversation_id: OfConversation = None) -> JsonAnswer:
-    thread = None if conversation_id in (None, "default") else ConversationId.parse(conversation_id)
+    thread = None if conversation_id in (None, DEFAULT_CONVERSATION) else ConversationId.parse(conversation_id)
     seen = await api.context_windows.overview(agent_id, thread)
     stored = await joined_json(seen.history, lambda message: (stored_message(message, seen.agent.created_by_id),))
     return JsonAnswer(overview_shape(seen) | {"messages": stored})

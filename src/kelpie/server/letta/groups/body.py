@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.server.http.request_limits import Links
+from kelpie.server.http.limits.request_limits import Links
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _FIELDS = {"manager_agent_id": "agent_id"}  # the others have the same name inside

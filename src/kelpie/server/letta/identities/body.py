@@ -15,8 +15,8 @@ from kelpie.core.access.identities import (
 )
 from kelpie.core.ids import AgentId, BlockId
 from kelpie.core.json_limits import LISTED
-from kelpie.server.http.free_json import within
-from kelpie.server.http.request_limits import LINKS_MAX, Links
+from kelpie.server.http.limits.free_json import within
+from kelpie.server.http.limits.request_limits import LINKS_MAX, Links
 
 Key = Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX)]
 Name = Annotated[str, Field(max_length=NAME_CHARS_MAX)]

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from kelpie.core.errors import InvalidInput
 from kelpie.core.json_limits import SETTINGS
 from kelpie.core.tools.mcp_servers import McpConfig, McpServerType, bare_token, check_address
-from kelpie.server.http.free_json import NamedTexts, within
+from kelpie.server.http.limits.free_json import NamedTexts, within
 from kelpie.tools.registry.mcp_servers import Change
 
 ITEMS_MAX = 1000

@@ -14,7 +14,7 @@ from kelpie.core.conversations.messages import Message, MessageSearch, NewMessag
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.search_hits import Hit, SearchMode, reach
-from kelpie.server.http.request_limits import LINKS_MAX, SearchText
+from kelpie.server.http.limits.request_limits import LINKS_MAX, SearchText
 from kelpie.server.http.times import moment
 from kelpie.server.letta.messages.content_body import content_parts
 from kelpie.server.letta.runs.routes import conversation_of

@@ -10,7 +10,7 @@ from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, ToolReturn
 from kelpie.core.errors import InvalidInput
 from kelpie.core.json_limits import ARGUMENTS
-from kelpie.server.http.free_json import Arguments, JsonSchema
+from kelpie.server.http.limits.free_json import Arguments, JsonSchema
 from kelpie.server.letta.messages.content_body import return_parts
 
 ANSWERS_MAX = 1000

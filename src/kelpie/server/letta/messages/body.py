@@ -9,7 +9,7 @@ from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.core.conversations.messages import NewMessage, Role
 from kelpie.core.errors import InvalidInput
 from kelpie.server.http.errors import Unprocessable
-from kelpie.server.http.request_limits import Links
+from kelpie.server.http.limits.request_limits import Links
 from kelpie.server.letta.compatibility import unsupported
 from kelpie.server.letta.messages.approval_body import CLIENT_TOOLS_MAX, ApprovalFields, ClientToolBody, client_tools
 from kelpie.server.letta.messages.content_body import Content, content_parts

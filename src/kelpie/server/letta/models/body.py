@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from kelpie.core.json_limits import SCHEMA
 from kelpie.core.models.response_formats import check_format
-from kelpie.server.http.free_json import within
+from kelpie.server.http.limits.free_json import within
 
 BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
 

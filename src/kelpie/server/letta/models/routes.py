@@ -5,11 +5,10 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.headers.answer_headers import FAILED_HEADER
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.router import resource
 from kelpie.server.letta.models.shape import embedding_shape, model_shape
-
-FAILED = "Kelpie-Failed-Providers"  # names of the providers whose models are missing from a list
 
 router = resource("/models", "models")
 
@@ -23,7 +22,7 @@ async def list_models(
 ) -> JsonAnswer:
     """Lists the models. A provider type that the SDKs do not know is shown as `openai` and also found by its name.
 
-    A provider that fails hides only its own models; the header `Kelpie-Failed-Providers` names it.
+    A provider that fails hides only its own models; the header `X-Kelpie-Failed-Providers` names it.
     """
     reports = await api.models.report()
     failed = [report.provider for report in reports if report.error is not None]
@@ -36,7 +35,7 @@ async def list_models(
             if provider_name is None or shape["provider_name"] == provider_name
             if provider_type is None or provider_type in (shape["provider_type"], model.provider_type)
         ],
-        headers={FAILED: ", ".join(failed)} if failed else None,
+        headers={FAILED_HEADER: ", ".join(failed)} if failed else None,
     )
 
 

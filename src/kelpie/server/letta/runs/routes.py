@@ -6,7 +6,7 @@ from fastapi import Query
 
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import AgentId, ConversationId, RunId
+from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, RunId
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
@@ -119,4 +119,4 @@ def statuses_of(texts: list[str] | None) -> tuple[RunStatus, ...]:
 
 def conversation_of(text: str | None) -> str | None:
     """A conversation, or `default` for messages outside of conversations. Raises InvalidInput."""
-    return text if text is None or text == "default" else ConversationId.parse(text)
+    return text if text is None or text == DEFAULT_CONVERSATION else ConversationId.parse(text)

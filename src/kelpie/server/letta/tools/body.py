@@ -9,8 +9,8 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.tools.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolSearch, ToolType
 from kelpie.server.http.errors import Unprocessable
-from kelpie.server.http.free_json import JsonSchema, Metadata
-from kelpie.server.http.request_limits import LINKS_MAX, Links, Part, SearchText, Tags
+from kelpie.server.http.limits.free_json import JsonSchema, Metadata
+from kelpie.server.http.limits.request_limits import LINKS_MAX, Links, Part, SearchText, Tags
 from kelpie.server.letta.tools.confinement_body import ToolSandboxBody
 from kelpie.server.letta.tools.field_aliases import unaliased
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.core.json_limits import LISTED
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
-from kelpie.server.http.free_json import within
+from kelpie.server.http.limits.free_json import within
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.tools.body import Requirement
 

@@ -3,9 +3,7 @@ Letta.
 """
 
 from kelpie.core.search_hits import SearchMode
-
-MODE_HEADER = "X-Kelpie-Search-Mode"
-NOTE_HEADER = "X-Kelpie-Search-Note"
+from kelpie.server.http.headers.answer_headers import MODE_HEADER, NOTE_HEADER
 
 
 def mode_headers(mode: SearchMode, lacking: str | None, lost: int = 0) -> dict[str, str]:
