@@ -67,7 +67,8 @@ def test_other_settings_are_named_and_a_restart_applies_them(place: Live) -> Non
     for command in (("server", "status"), ("logs", "-n", "1"), ("server", "stop")):
         survived = place.kelpie(*command)
         assert survived.returncode == 0 and survived.stdout, command
-        assert survived.stderr.startswith(f"kelpie: {place.data_dir / 'kelpie.toml'} line 1: this is not TOML")
+        told = f"kelpie: warning: {place.data_dir / 'kelpie.toml'} line 1: this is not TOML"
+        assert survived.stderr.startswith(told)
     assert DataDir.holder(str(place.data_dir)) is None
 
 
