@@ -113,7 +113,7 @@ def test_lines_of_a_pipe_are_turns(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (
             503,
             {"error": {"message": "no model", "detail": "refused", "hint": "Start it."}},
-            "no model. refused. Start it",
+            "no model: refused. Start it",
         ),
         (500, b"<html>", "500"),
     ],

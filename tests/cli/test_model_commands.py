@@ -123,7 +123,7 @@ def test_doctor_says_when_a_provider_or_the_server_is_down(tmp_path: Path) -> No
         url = ollama.url
     with live(tmp_path / "data", {"OLLAMA_BASE_URL": url}) as place:
         down = place.kelpie("doctor")
-        assert down.returncode == 1 and "kelpie server start" in down.stdout
+        assert down.returncode == 1 and f"kelpie --data-dir {place.data_dir} server start" in down.stdout
         place.serve()
         done = place.kelpie("doctor", "--json")
         assert done.returncode == 1
