@@ -13,7 +13,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Live:
     data_dir: Path
     port: int
     extra: Mapping[str, str]
+    forks: list[BaseProcess] = field(default_factory=list[BaseProcess])  # servers
 
     @property
     def url(self) -> str:
@@ -67,12 +69,9 @@ class Live:
         """Starts the server in the background, as `kelpie server start` does, and waits until it answers."""
         output = DataDir.open(str(self.data_dir)).path / "start.log"
         process = fork(("server", "start", "--detached"), self.env, (Path(os.devnull), output, output))
-        try:
-            wait_until(lambda: process.exitcode is not None or self._answers(), COMMAND_S)
-            assert process.exitcode is None and self._answers(), output.read_text()
-        except BaseException:  # raised again; a server that does not listen yet is found by nobody
-            process.kill()
-            raise
+        self.forks.append(process)
+        wait_until(lambda: process.exitcode is not None or self._answers(), COMMAND_S)
+        assert process.exitcode is None and self._answers(), output.read_text()
 
     def _answers(self) -> bool:
         holder = DataDir.holder(str(self.data_dir))
@@ -113,3 +112,5 @@ def live(data_dir: Path, extra: Mapping[str, str] | None = None) -> Iterator[Liv
         finally:
             if DataDir.holder(str(data_dir)) is not None:
                 place.kelpie("server", "stop")
+            for process in place.forks:
+                process.kill()  # where the stop did not succeed

@@ -1,8 +1,7 @@
 """A person at a terminal: a command runs on a real pseudo-terminal of its own, with keys that are sent to it.
 
 The command is forked from a process that has imported it, as in `tests.forks`, and has the terminal as its
-controlling one, so
-that Ctrl-C arrives as it does for a person.
+controlling one, so that Ctrl-C arrives as it does for a person.
 """
 
 import fcntl

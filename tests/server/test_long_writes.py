@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import text
 
+from kelpie.agent.maintenance import memory_changes
 from kelpie.app import Kelpie
-from kelpie.core.errors import StorageBusy, StorageError
+from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId
 from kelpie.core.permissions.organization_limits import OrganizationUsage
 from kelpie.storage.accounts import usage
@@ -22,21 +24,32 @@ from tests.server.test_checkpoints_api import checkpoint, full_agent, memory_of,
 
 
 class WatchedDatabase:
-    """The database, with every write noticed before and after it; `fail_at` makes one of them fail."""
+    """The database, with every write noticed before and after it; `fail_at` makes one of them fail.
+
+    `unanswered` is a write whose answer is lost, once; after it one more write is stored, and then none.
+    """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.writes = 0
         self.fail_at: int | None = None
+        self.unanswered: Callable[..., Any] | None = None
+        self.left: int | None = None  # writes that are still stored
         self.between: Callable[[], Any] | None = None
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
         self.writes += 1
-        if self.writes == self.fail_at:
+        if self.writes == self.fail_at or self.left == 0:
             raise StorageError("The database failed: disk I/O error")
+        if self.left is not None:
+            self.left -= 1
         if self.between is not None:
             await self.between()
-        return await self.inner.transact(fn)
+        result = await self.inner.transact(fn)
+        if isinstance(fn, partial) and fn.func is self.unanswered:
+            self.unanswered, self.left = None, 1
+            raise CommitUnknown("The answer to the commit was lost: disk I/O error")
+        return result
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -121,6 +134,28 @@ async def test_a_restore_that_is_cut_off_is_completed_or_never_began(
     assert begun == (fail_at > 3)
     assert await leftovers(kelpie) == 0
     await is_counted(kelpie)
+
+
+async def test_a_restore_that_is_done_is_not_begun_again_when_the_answer_to_its_last_commit_was_lost(
+    client: httpx.AsyncClient,
+    puppet: Puppet,
+    kelpie: Kelpie,
+    watched: WatchedDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = await full_agent(client, puppet)
+    before = await checkpoint(client, agent)
+    await wreck(client, agent)
+    watched.fail_at = watched.writes + 8
+    answer = await client.post(f"/v1/agents/{agent['id']}/memory/restore", json=before)
+    assert answer.status_code == 503, "it was cut off on the way"
+    monkeypatch.setattr(memory_changes, "RETRIES_S", (0.0,))
+    watched.unanswered = changes.settle
+    await kelpie.runtime.memory_changes.complete_all()
+    watched.left = None
+    await kelpie.runtime.memory_changes.complete_all()
+    assert memory_of(await checkpoint(client, agent)) == memory_of(before)
+    assert await leftovers(kelpie) == 0
 
 
 async def test_while_a_change_is_half_done_the_agent_does_not_work(

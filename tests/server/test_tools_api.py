@@ -183,6 +183,28 @@ async def test_a_tool_is_found_as_it_is_now(client: httpx.AsyncClient) -> None:
     assert await found(query="cellar") == [] == await found(tags=["work"])
 
 
+async def test_a_tool_that_requires_approval_by_default_brings_its_rule(client: httpx.AsyncClient) -> None:
+    asking = await make(client, "asking", default_requires_approval=True)
+    free = await make(client, "free")
+
+    def approvals(agent: dict[str, Any]) -> list[str]:
+        return [rule["tool_name"] for rule in agent["tool_rules"] if rule["type"] == "requires_approval"]
+
+    created = await make_agent(client, tool_ids=[asking["id"], free["id"]])
+    assert approvals(created) == ["asking"]
+    attached = await make_agent(client)
+    for tool in (asking, free):
+        await client.patch(f"/v1/agents/{attached['id']}/tools/attach/{tool['id']}")
+    assert approvals((await client.get(f"/v1/agents/{attached['id']}")).json()) == ["asking"]
+    updated = await make_agent(client)
+    body = {"tool_ids": [free["id"], asking["id"]]}
+    assert approvals((await client.patch(f"/v1/agents/{updated['id']}", json=body)).json()) == ["asking"]
+    # A person who switched the rule off for this agent is not overruled by a later change of its tools.
+    await client.patch(f"/v1/agents/{updated['id']}/tools/approval/asking", json={"requires_approval": False})
+    await client.patch(f"/v1/agents/{updated['id']}/tools/attach/{asking['id']}")
+    assert approvals((await client.patch(f"/v1/agents/{updated['id']}", json=body)).json()) == []
+
+
 async def test_approval_is_switched_by_name(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     agent = await make_agent(client, include_base_tools=False)
     path = f"/v1/agents/{agent['id']}/tools/approval"

@@ -91,6 +91,7 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: (*_JOURNAL, *_TOLD, "stream.previews", "stream.previews.told"),
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
     Fault.storage_latency: (  # between one read or write and its answer, which is old by then
+        "database.acknowledge",
         "write.cancel",
         "write.journal",
         "read.permissions",

@@ -9,6 +9,7 @@ from kelpie.core.agents.agent import Agent, ModelChoice, Secret
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, OrganizationId, ToolId, UserId
 from kelpie.core.paging import Page
+from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool, ToolQuery
 from kelpie.llm.provider.interface import ModelInfo
 from kelpie.storage.accounts import row_ownership
@@ -19,6 +20,7 @@ from kelpie.storage.conversations import contexts, messages
 from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.tools import tools
 from kelpie.tools.builtin.pause import require_heartbeats
+from kelpie.tools.calls import approval_rule
 from kelpie.world.database import Tx
 
 # Fields that go into the row as they are given.
@@ -100,12 +102,15 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
 
 
 def apply_relations(
-    tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret], sealing: Sealing
+    tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret], sealing: Sealing, now: Micros
 ) -> None:
     """Replaces the sets that hang on the agent. Raises NotFound, Conflict, InvalidInput."""
     if (ids := changes.get("tool_ids")) is not None:
-        require_heartbeats("tool_ids", agent.agent_type, find_tools(tx, agent.organization_id, (), ids))
+        chosen, before = find_tools(tx, agent.organization_id, (), ids), tools.of_agent(tx, agent.id)
+        require_heartbeats("tool_ids", agent.agent_type, chosen)
         tools.replace_for_agent(tx, agent.id, ids)
+        known = {tool.id for tool in before}
+        approval_rule.switch_on_by_default(tx, agent.id, (tool for tool in chosen if tool.id not in known), now)
     if (ids := changes.get("block_ids")) is not None:
         for block_id in ids:
             row_ownership.block(tx, agent.organization_id, BlockId(block_id))

@@ -201,6 +201,10 @@ class MemoryChanges:
         await self._release(agent_id, "its memory is being replaced")
         try:
             planned = await database.read(partial(_planned, change=change))
+            if planned is None:  # it is done, and the answer to the last commit was lost
+                self._live_agents.reload((agent_id,))
+                self._live_agents.forget_context((agent_id,))
+                return None
             touched = [agent_id]
             for piece in planned.pieces:
                 touched += await database.transact(piece.run)
@@ -247,10 +251,13 @@ def _decide(tx: Tx, agent_id: AgentId, check: Check) -> None:
     ownership_fence.end_claims(tx, agent_id)
 
 
-def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites:
-    """The writes that are still to be done. Raises NotFound when the agent is gone."""
+def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites | None:
+    """The writes that are still to be done; None when the change is done: beginning it again would take the memory
+    apart, and nobody would complete it after a crash. Raises NotFound when the agent is gone."""
     agent_id, request = change.agent_id, change.request
     agents.require(tx, agent_id)
+    if not changes.is_decided(tx, agent_id):
+        return None
     if request["kind"] == "restore":
         target = target_from_json(agent_id, change.organization, request["target"])
         memory = sections(joined(changes.document(tx, agent_id)), agent_id)

@@ -213,7 +213,7 @@ class Agents:
             self._check_budget(changes.get("budget", agent.budget), (model or agent.model).handle)
             columns = agent_changes.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
-            agent_changes.apply_relations(tx, agent, changes, secrets, sealing)
+            agent_changes.apply_relations(tx, agent, changes, secrets, sealing, now)
             if "facts" in changes:
                 fact_progress.follow(tx, agent_id, changes["facts"])
             if changes.get("enable_sleeptime"):

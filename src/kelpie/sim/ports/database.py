@@ -61,6 +61,7 @@ class SimDatabase:
         self._waiting_max = waiting_max
         self._in_doubt: Callable[[], None] = lambda: None
         self._process = ProcessState()
+        self._answered_at = 0.0
         self._trouble: StorageError | None = None
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
@@ -125,7 +126,9 @@ class SimDatabase:
         del self._queue[: len(outcomes)]
         self._loop.note(f"commit {self._node} {len(outcomes)}")
         settled = list(zip(group, outcomes, strict=False))
-        self._loop.call_later(self._rng.uniform(*COMMIT_S), self._settle_writes, settled)
+        answered_at = self._loop.time() + self._rng.uniform(*COMMIT_S) + self._late("database.acknowledge")
+        self._answered_at = max(self._answered_at, answered_at)  # the answers come in the order of the commits
+        self._loop.call_at(self._answered_at, self._settle_writes, settled)
         self._flushing = False
         self._flush_later()
 

@@ -76,6 +76,11 @@ def decide(tx: Tx, agent_id: AgentId) -> bool:
     return tx.execute(_DECIDE, {"of_agent": agent_id}).rowcount == 1
 
 
+def is_decided(tx: Tx, agent_id: AgentId) -> bool:
+    """Checks whether a change is to be completed."""
+    return bool(tx.execute(_ONE, {"of_agent": agent_id}).scalar())
+
+
 def settle(tx: Tx, agent_id: AgentId) -> None:
     """Marks a change as done: nothing is left of it but rows to be deleted."""
     tx.execute(_SETTLE, {"of_agent": agent_id})

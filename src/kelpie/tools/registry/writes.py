@@ -16,6 +16,7 @@ from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.tools import tools as rows
 from kelpie.tools.builtin import BUILTINS, RESERVED
 from kelpie.tools.builtin.pause import require_heartbeats
+from kelpie.tools.calls import approval_rule
 from kelpie.tools.custom.definition import completed_schema, is_python, with_fingerprint
 from kelpie.world.database import Tx
 
@@ -81,9 +82,11 @@ def _custom(tool: Tool | None) -> bool:
 
 def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId, now: Micros) -> None:
     """Raises NotFound, and InvalidInput for a tool that the agent's type has no use for."""
-    require_heartbeats("tool_id", agent_rows.get(tx, agent_id).agent_type, [rows.get(tx, tool_id)])
+    tool = rows.get(tx, tool_id)
+    require_heartbeats("tool_id", agent_rows.get(tx, agent_id).agent_type, [tool])
     if rows.attach(tx, agent_id, tool_id):
         agent_rows.touch(tx, agent_id, now)
+        approval_rule.switch_on_by_default(tx, agent_id, [tool], now)
 
 
 def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId, now: Micros) -> None:

@@ -75,6 +75,8 @@ def add(
         made = server.post("/v1/tools/", {field: value for field, value in body.items() if value is not None})
     for each in agents:
         server.patch(path("agents", each["id"], "tools", "attach", made["id"]), None)
+        if approval:  # an agent that already had the tool keeps its own rule otherwise
+            server.patch(path("agents", each["id"], "tools", "approval", made["name"]), {"requires_approval": True})
     if as_json:
         print_json(made)
         return

@@ -174,7 +174,10 @@ DOUBTS = scenario(
 CUT_OFF = scenario(
     "turns-cut-off",
     CancelledWrites,
-    faults=(Aim(Fault.storage_latency, "database.write", rate=0.5),),
+    faults=(
+        Aim(Fault.storage_latency, "database.write", rate=0.2),
+        Aim(Fault.storage_latency, "database.acknowledge", rate=0.4),  # stored, and nobody knows when the turn is cut
+    ),
     swarm=(Fault.storage_busy, Fault.cpu_starvation, Fault.llm_rate_limit),
     settings=replace(SETTINGS, drain_s=0.3),
 )
