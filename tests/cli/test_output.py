@@ -55,9 +55,9 @@ def test_a_list_has_one_line_a_record_and_leaves_out_spare_columns_last(monkeypa
     rows = [("a name of many words", ID, (datetime.now(UTC) - timedelta(days=2, hours=1)).isoformat(), "$0.5")]
     wide = on_a_screen(monkeypatch, 80, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
     assert wide[1].split("  ") == ["a name of many words", "agent-91926355", "2 days ago", "$0.5"]
-    narrow = on_a_screen(monkeypatch, 47, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
+    narrow = on_a_screen(monkeypatch, 44, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
     assert narrow[1] == "a name of…  agent-91926355  2 days ago  $0.5"
-    least = on_a_screen(monkeypatch, 40, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
+    least = on_a_screen(monkeypatch, 37, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
     assert least[1] == "a name o…  agent-91926355  2 days ago" and "Not shown: cost." in least[2]
 
 
