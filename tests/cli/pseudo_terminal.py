@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import sys
 import termios
@@ -126,6 +127,7 @@ def at_terminal(
 def _become(arguments: list[str], env: dict[str, str], cwd: Path, terminal: str) -> None:
     """In the fork: the command, with the terminal as its controlling one."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
     descriptor = os.open(terminal, os.O_RDWR)
     for number in range(3):
         os.dup2(descriptor, number)

@@ -98,9 +98,14 @@ def test_a_call_is_run_denied_or_changed_by_the_person(running: Live) -> None:
     with at_terminal(["chat", "careful"], running.env) as terminal:
         terminal.until(PROMPT)
         asked = terminal.type(f"{both}\r", QUESTION)
-        assert "Tool call 1 of 2 waits." in asked and "new_string: green tea" in asked and "never" not in asked
+        assert (
+            "Tool call 1 of 2 waits for your approval." in asked
+            and "new_string: green tea" in asked
+            and "never" not in asked
+        )
+        assert "'perhaps' is not an answer" in terminal.type("perhaps\r", QUESTION)
         asked = terminal.type("y\r", QUESTION)
-        assert "Tool call 2 of 2 waits." in asked and "new_string: no coffee" in asked
+        assert "Tool call 2 of 2 waits for your approval." in asked and "new_string: no coffee" in asked
         terminal.type("n\r", "Reason (optional)> ")
         done = terminal.type("I like coffee\r", PROMPT)
         assert "failed> " in done and "I like coffee" in done and "careful> Both decided." in done
@@ -157,12 +162,31 @@ def test_what_waits_from_before_is_shown_at_the_start_and_can_be_left(running: L
     assert human(running, agent_id) == "Ada\nmilk"
 
 
+def test_lines_break_between_words(running: Live) -> None:
+    make(running, "narrow")
+    story = "There lived a weaver who loved tea, and the village loved the weaver."
+    with at_terminal(["chat", "narrow"], running.env | {"NO_COLOR": "1"}, columns=40) as terminal:
+        assert "Chatting with narrow. Type /help for" in terminal.until(PROMPT)
+        told = terminal.type(script({"text": story}) + "\r", PROMPT)
+        helped = terminal.type("/help\r", PROMPT)
+        leaves(terminal)
+    shown = _lines(told.partition("narrow> ")[2].rpartition(PROMPT)[0])
+    assert [line for line in shown if line] == [
+        "There lived a weaver who loved",
+        "tea, and the village loved the weaver.",
+    ]
+    for line in _lines(helped.partition("show this help")[2]):
+        assert len(line) <= 40 and not line.endswith("mes"), line
+    assert "before and after a message of several" in " ".join(helped.split())
+
+
 def test_the_commands_of_the_prompt(running: Live) -> None:
     agent_id = make(running, "commands", asks=True)
     with at_terminal(["chat", "commands"], running.env, columns=100) as terminal:
         terminal.until(PROMPT)
         assert "Did you mean /memory?" in terminal.type("/memry\r", PROMPT)
         assert "/help lists" in terminal.type("/xyzzy\r", PROMPT)
+        assert "Did you mean" not in terminal.type("/foo\r", PROMPT)
         helped = terminal.type("/help\r", PROMPT)
         assert all(name in helped for name in ("/model", "/memory", "/tools", "/new", "/clear", "/approve", "/exit"))
         assert "Model: kelpie/demo" in terminal.type("/model\r", PROMPT)
@@ -177,7 +201,7 @@ def test_the_commands_of_the_prompt(running: Live) -> None:
         assert found is not None
         terminal.type("in the new one\r", PROMPT)
         past = terminal.type("/history\r", PROMPT)
-        assert "you: in the new one" in past and "default" not in past
+        assert "just now  you: in the new one" in past and "default" not in past
         assert "Nothing was deleted." in terminal.type("/clear\rn\r", "Nothing was deleted.")
         terminal.until(PROMPT)
         terminal.type("/clear\r", "[y/N]> ")

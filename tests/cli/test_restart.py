@@ -67,7 +67,8 @@ def test_other_settings_are_named_and_a_restart_applies_them(place: Live) -> Non
     for command in (("server", "status"), ("logs", "-n", "1"), ("server", "stop")):
         survived = place.kelpie(*command)
         assert survived.returncode == 0 and survived.stdout, command
-        assert survived.stderr.startswith(f"kelpie: {place.data_dir / 'kelpie.toml'} line 1: this is not TOML")
+        told = f"kelpie: warning: {place.data_dir / 'kelpie.toml'} line 1: this is not TOML"
+        assert survived.stderr.startswith(told)
     assert DataDir.holder(str(place.data_dir)) is None
 
 
@@ -107,7 +108,10 @@ def test_a_wrong_line_about_the_data_directory_stops_no_other_server(running: Li
 def test_a_chosen_data_directory_means_its_own_server(running: Live, tmp_path: Path) -> None:
     for arguments in (("agents", "list"), ("demo",), ("chat", "demo", "-m", "hi")):
         done = running.kelpie("--data-dir", str(tmp_path / "staging"), *arguments)
-        assert done.returncode == 3 and "staging" in done.stderr and "--url" in done.stderr
+        assert done.returncode == 3 and "--url" in done.stderr
+        assert f"`kelpie --data-dir {tmp_path / 'staging'} server start`" in done.stderr, (
+            "of this directory, not of another"
+        )
     named = running.kelpie("--data-dir", str(tmp_path / "staging"), "--url", running.url, "agents", "list")
     assert named.returncode == 0, named.stderr
 

@@ -70,6 +70,7 @@ def test_a_wrong_value_names_file_line_and_key() -> None:
         ("[agents]\n\nblock_limits = 4\n", 3, "agents.block_limit"),
         ("[server]\nblock_limit = 4\n", 2, "agents.block_limit"),
         ("[providers.openai]\nkey = 'x'\n", 2, "providers.openai.api_key"),
+        ("[openai]\napi_key = 'x'\n", 2, "providers.openai.api_key"),
         ("[server]\nport = {low = 1}\n", 2, "server.port"),
         ("server = {port = 1, hots = 'x'}\n", 1, "server.host"),
         ('[server]\nhots = """\na\nb"""\n', 2, "server.host"),
@@ -81,9 +82,9 @@ def test_an_unknown_key_is_refused_with_its_line_and_the_nearest_name(text: str,
     assert f"did you mean '{meant}'?" in told
 
 
-@pytest.mark.parametrize("text", ["[zzz]\n", "[[zzz]]\nq = 1\n", "zzz = 1\n"])
+@pytest.mark.parametrize("text", ["[zzz]\n", "[[zzz]]\nq = 1\n", "zzz = 1\n", "[agents]\nnope = 1\n"])
 def test_what_is_like_nothing_is_refused_with_where_to_look(text: str) -> None:
-    assert "`kelpie config show` lists the settings" in refused(text)
+    assert "`kelpie config show --all` lists the settings" in refused(text)
 
 
 def test_an_empty_section_that_is_known_is_fine() -> None:

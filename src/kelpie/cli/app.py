@@ -110,7 +110,7 @@ def _show_version(asked: bool) -> None:
 
 @kelpie.callback()
 def settings_of_all(
-    config: Annotated[str | None, typer.Option(help="Settings file (KELPIE_CONFIG).")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings file (KELPIE_CONFIG).")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Data directory of the server (KELPIE_DATA_DIR).")] = None,
     url: Url = None,
     show_version: Annotated[

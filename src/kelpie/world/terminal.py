@@ -36,8 +36,17 @@ def every(seconds: float, call: Callable[[], None]) -> Generator[None]:
         yield
         return
 
+    calling = False
+
     def ring(_number: int, _frame: FrameType | None) -> None:
-        call()
+        nonlocal calling
+        if calling:  # the call still writes, for example to a terminal that Ctrl-S stopped
+            return
+        calling = True
+        try:
+            call()
+        finally:
+            calling = False
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)

@@ -27,7 +27,8 @@ def decisions(screen: Screen, request: Mapping[str, Any], ask: Ask) -> list[dict
     calls = waiting_calls(request)
     found: list[dict[str, Any]] = []
     for place, call in enumerate(calls, 1):
-        screen.note(f"Tool call {place} of {len(calls)} waits." if len(calls) > 1 else "A tool call waits.")
+        which = f"Tool call {place} of {len(calls)}" if len(calls) > 1 else "A tool call"
+        screen.note(f"{which} waits for your approval." if call["waits_for"] == "approval" else f"{which} waits.")
         answer = _decision(screen, call, ask)
         if answer is None:
             return None
@@ -57,6 +58,8 @@ def _decision(screen: Screen, call: Mapping[str, Any], ask: Ask) -> dict[str, An
                 screen.print_error(str(error))
                 continue
             screen.show_call(call["name"], arguments)
+        elif word:
+            screen.print_error(f"'{word[:40]}' is not an answer; type one of the letters in brackets")
 
 
 def _edited(arguments: str, ask: Ask) -> str:

@@ -13,12 +13,18 @@ from kelpie.cli.chat.message_text import past_text, text_of
 from kelpie.cli.chat.tool_text import call_lines, parsed_arguments, result_lines
 from kelpie.cli.chat.turn import RECONNECTING
 from kelpie.cli.chat.waiting_line import WaitingLine
+from kelpie.cli.display.age import age, parsed
 from kelpie.cli.display.style import Style
+from kelpie.cli.display.table import text_width, wrapped
+from kelpie.cli.display.word_wrap import WordWrap
 from kelpie.cli.output import cell
 from kelpie.core.printable_text import without_unsafe
+from kelpie.core.time import as_datetime
 from kelpie.world import terminal
+from kelpie.world.clock import SystemClock
 from kelpie.world.http.cli_client import error_sentence
 
+THOUGHT = "thought> "
 WIDTH_IN_PIPE = 10_000  # lines in a pipe are not wrapped
 _WHO = {
     "user_message": "you",
@@ -59,6 +65,7 @@ class Screen:
         self._out_style, self.style = Style(self._out), Style(self._notes)
         self._waiting = WaitingLine(self._notes)
         self._open: tuple[str, str] | None = None  # kind and id of the message whose line is not finished yet
+        self._wrap: WordWrap | None = None  # of that message, if it goes to a terminal
         self._calls: dict[str, list[str]] = {}  # name and arguments of calls whose arguments still arrive
         self.name = name
 
@@ -94,13 +101,11 @@ class Screen:
 
     def print_error(self, message: str) -> None:
         """Prints an error on a line of its own."""
-        self._break_line()
-        self._write(self.style("error", f"kelpie: {without_unsafe(message)}"))
+        self._remark("error", f"kelpie: {without_unsafe(message)}")
 
     def note(self, text: str) -> None:
         """Prints a remark on a line of its own."""
-        self._break_line()
-        self._write(self.style("quiet", without_unsafe(text)))
+        self._remark("quiet", without_unsafe(text))
 
     def lines(self, label: str, lines: Sequence[str], role: str) -> None:
         """Prints lines of which the first has a label, and the others stand under it."""
@@ -118,17 +123,27 @@ class Screen:
         """Prints an earlier message on a line of its own; system messages are left out."""
         who = _WHO.get(message["message_type"])
         if who is not None:
-            label = self.style(_ROLES[who], f"{who}:")
-            self._write(f"{message['date'][:19]} {label} {without_unsafe(past_text(message))}")
+            text = f"{self._moment(message['date'])}  {who}: {without_unsafe(past_text(message))}"
+            first, *rest = wrapped(text, self.width)
+            head, label, said = first.partition(f"{who}:")
+            self._write(f"{head}{self.style(_ROLES[who], label)}{said}")
+            for line in rest:
+                self._write(line)
+
+    def _moment(self, date: str) -> str:
+        """The time of a message, at a terminal as its age."""
+        at = parsed(date) if self._notes.isatty() else None
+        return age(at, as_datetime(SystemClock().now())) if at is not None else date[:19]
 
     def end_line(self) -> None:
         """Ends the line of an unfinished message."""
         if self._open is None:
             return
         stream, style = (self._out, self._out_style) if self._open[0] == "answer" else (self._notes, self.style)
-        stream.write(f"{style.end if self._open[0] == 'reasoning' else ''}\n")
+        rest = self._wrap.rest() if self._wrap else ""
+        stream.write(f"{rest}{style.end if self._open[0] == 'reasoning' else ''}\n")
         stream.flush()
-        self._open = None
+        self._open = self._wrap = None
 
     def _break_line(self) -> None:
         """Makes room for a note. An answer that goes into a pipe stays one line, whatever happens beside it."""
@@ -157,9 +172,12 @@ class Screen:
         if self._open != ("answer", message_id):
             self.end_line()
             if self._out.isatty():
-                self._out.write(self._out_style("agent", f"{cell(self.name)}> "))
+                label = f"{cell(self.name)}> "
+                self._out.write(self._out_style("agent", label))
+                self._wrap = WordWrap(terminal.width(self._out), text_width(label))
             self._open = ("answer", message_id)
-        self._out.write(without_unsafe(text))
+        safe = without_unsafe(text)
+        self._out.write(self._wrap.add(safe) if self._wrap else safe)
         self._out.flush()
 
     def _reasoning(self, message_id: str, text: str) -> None:
@@ -168,9 +186,11 @@ class Screen:
             return
         if self._open != ("reasoning", message_id):
             self.end_line()
-            self._notes.write(f"{self.style.start('reasoning')}thought> ")
+            self._notes.write(f"{self.style.start('reasoning')}{THOUGHT}")
+            self._wrap = WordWrap(self.width, len(THOUGHT))
             self._open = ("reasoning", message_id)
-        self._notes.write(without_unsafe(text))
+        safe = without_unsafe(text)
+        self._notes.write(self._wrap.add(safe) if self._wrap else safe)
         self._notes.flush()
 
     def _call(self, piece: dict[str, Any]) -> None:
@@ -193,6 +213,13 @@ class Screen:
             label = "result> " if went_well else "failed> "
             lines = result_lines(text_of(result["tool_return"]), self.width - len(label))
             self.lines(label, lines, "tool" if went_well else "error")
+
+    def _remark(self, role: str, text: str) -> None:
+        """Prints a text on lines of its own, broken between words at a terminal."""
+        self._break_line()
+        for part in text.split("\n"):
+            for line in wrapped(part, self.width) if self._notes.isatty() else [part]:
+                self._write(self.style(role, line))
 
     def _write(self, line: str) -> None:
         self._notes.write(f"{line}\n")

@@ -17,6 +17,7 @@ HISTORY, HISTORY_MAX = 20, 1000  # messages
 VALUE_LINES = 6  # of a block in an overview
 VALUE_LINES_MAX = 500  # of one block
 ENDS = ("/exit", "/quit")
+CLOSE = 0.7  # how similar an unknown command must be to one that is suggested
 KEYS = """Ctrl-C clears the input; twice leaves the chat. During an answer it cancels the agent; again leaves the chat.
 End a line with \\ to continue on the next line. Put \"\"\" before and after a message of several lines."""
 
@@ -97,11 +98,13 @@ class SlashCommands:
         rules = where.client.get(path("agents", where.agent_id))["tool_rules"]
         asking = {rule["tool_name"] for rule in rules if rule["type"] == "requires_approval"}
         tools: list[dict[str, Any]] = where.client.get(path("agents", where.agent_id, "tools"))
-        for tool in sorted(tools, key=lambda tool: tool["name"]):
+        asks = " (asks before it runs)"
+        labels = [f"{cell(tool['name'])}{asks if tool['name'] in asking else ''}" for tool in tools]
+        column = max(map(len, labels), default=0)
+        for label, tool in sorted(zip(labels, tools, strict=True), key=lambda each: each[0]):
             about = (tool.get("description") or "").strip().partition("\n")[0]
-            asks = " (asks before it runs)" if tool["name"] in asking else ""
-            label = f"{cell(tool['name'])}{asks}  "
-            self._screen.lines(label, [cut(cell(about), max(20, self._screen.width - len(label)))], "tool")
+            room = max(20, self._screen.width - column - 2)
+            self._screen.lines(f"{label:<{column}}  ", [cut(cell(about), room)], "tool")
         if not tools:
             self._tell("This agent has no tools.")
 
@@ -135,14 +138,14 @@ class SlashCommands:
     def _unknown(self, name: str) -> None:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, (*COMMANDS, *ENDS), 1)
+        near = get_close_matches(name, (*COMMANDS, *ENDS), 1, CLOSE)
         meant = f" Did you mean {near[0]}?" if near else ""
         self._screen.print_error(f"there is no command {name[:40]}.{meant} /help lists the commands.")
 
 
 COMMANDS = {
     "/model": SlashCommand("[HANDLE]", "show or change the model", SlashCommands.model),
-    "/memory": SlashCommand("[LABEL]", "show the memory blocks", SlashCommands.memory),
+    "/memory": SlashCommand("[LABEL]", "show the memory blocks, or one of them in full", SlashCommands.memory),
     "/tools": SlashCommand("", "list the tools", SlashCommands.tools),
     "/history": SlashCommand("[N]", "show the last messages of this conversation", SlashCommands.history),
     "/new": SlashCommand("", "start a new conversation", SlashCommands.new),

@@ -34,9 +34,7 @@ def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = Fa
     python_key = ', api_key=os.environ["KELPIE_API_KEY"]' if asks else ""
     python_import = "import os\n  " if asks else ""
     return f"""
-Kelpie is running at {url} with the agent {agent["name"]} ({agent_id}).
-
-Chat with it in this terminal:
+Chat with the agent {agent["name"]} ({agent_id}) in this terminal:
   {kelpie} chat {agent["name"]}
 
 Over HTTP:
@@ -48,6 +46,11 @@ From Python (pip install letta-client==1.12.1):
   client = Letta(base_url="{url}"{python_key})
   reply = client.agents.messages.create("{agent_id}", messages=[{{"role": "user", "content": "Hello!"}}])
   print(reply.messages[-1].content)
+
+Use a real model (docs/models.md): set OPENAI_API_KEY or another key, or start
+Ollama. Then:
+  {kelpie} server restart
+  {kelpie} agents create NAME
 
 Stop the server:
   {kelpie} server stop"""

@@ -13,7 +13,7 @@ from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
 from kelpie.cli.output import cell, print_json, print_rows, say, waiting
 from kelpie.core.printable_text import on_one_line
-from kelpie.world.http.cli_client import Client
+from kelpie.world.http.cli_client import Client, error_sentence
 
 commands = group("List, check, pull and remove models.", "models list", "models check kelpie/demo")
 
@@ -98,8 +98,8 @@ def _name_failures(server: Client, provider: str | None) -> None:
 
 def problem_of(provider: dict[str, Any]) -> str | None:
     """The error of a provider with its details and its remedy; None without one."""
-    words = (provider["error"], provider["detail"], provider["hint"])
-    return on_one_line(". ".join(word.rstrip(".") for word in words if word)) if any(words) else None
+    told = {"message": provider["error"], "detail": provider["detail"], "hint": provider["hint"]}
+    return on_one_line(error_sentence(told)) if any(told.values()) else None
 
 
 def abilities(model: dict[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """The address of the server that a command talks to."""
 
+import shlex
+
 from kelpie.cli.server.discovery import address_of, running
 from kelpie.core.settings.precedence import Source
 from kelpie.core.settings.settings import ResolvedSettings
@@ -19,6 +21,7 @@ def address(found: ResolvedSettings) -> str:
     if found.origins["data_dir"].source is Source.default:
         return configured
     raise Unreachable(
-        f"no server is running in the data directory {settings.data_dir}. `kelpie server start` starts it at "
-        f"{configured}; --url selects another server"
+        f"no server is running in the data directory {settings.data_dir}. "
+        f"`kelpie --data-dir {shlex.quote(str(settings.data_dir))} server start` starts one at {configured}; "
+        "--url selects another server"
     )

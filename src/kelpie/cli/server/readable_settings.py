@@ -14,5 +14,5 @@ def readable_settings() -> Settings:
     """
     found, error = load_readable()
     if error is not None:
-        say(f"kelpie: {error}", file=sys.stderr)
+        say(f"kelpie: warning: {error}", file=sys.stderr)
     return found.settings

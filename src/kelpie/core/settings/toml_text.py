@@ -54,12 +54,13 @@ def salvaged(text: str, path: str) -> dict[str, SettingSource]:
 def nearest_key(key: str) -> str:
     """The nearest known name; the last part alone counts too, for keys under the wrong heading."""
     last = {known.rpartition(".")[2]: known for known in reversed(list(KEYS))}
-    near = difflib.get_close_matches(key, KEYS, 1, 0.75)
+    near = [known for known in KEYS if known.endswith(f".{key}")][:1]
+    near = near or difflib.get_close_matches(key, KEYS, 1, 0.75)
     near = near or [last[name] for name in difflib.get_close_matches(key.rpartition(".")[2], last, 1, 0.75)]
-    near = near or difflib.get_close_matches(key, KEYS, 1, 0.4)
+    near = near or difflib.get_close_matches(key, KEYS, 1, 0.7)
     if near:
         return f"did you mean '{near[0]}'?"
-    return "`kelpie config show` lists the settings"
+    return "`kelpie config show --all` lists the settings"
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:

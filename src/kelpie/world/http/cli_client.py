@@ -183,12 +183,11 @@ def _refusal(answer: http.client.HTTPResponse) -> ErrorResponse:
 
 
 def error_sentence(error: Mapping[str, Any]) -> str:
-    """The message of an error, what stands behind it, and the remedy."""
-    words: list[str] = []
-    for word in (error.get("message"), error.get("detail"), error.get("hint")):
-        if word and word not in words:
-            words.append(str(word))
-    return ". ".join(word.rstrip(".") for word in words) or "the turn failed"
+    """The message of an error with what stands behind it, and the remedy."""
+    told = [error.get("message"), error.get("detail"), error.get("hint")]
+    message, detail, hint = (str(word).rstrip(".") if word else "" for word in told)
+    what = ": ".join(dict.fromkeys(filter(None, (message, detail))))
+    return ". ".join(dict.fromkeys(filter(None, (what, hint)))) or "the turn failed"
 
 
 def _invalid_fields(errors: Sequence[Mapping[str, Any]]) -> str:

@@ -112,7 +112,7 @@ def create(
     check_name(name, "NAME")
     if agent_type is not None and agent_type not in _types(""):
         kinds = ", ".join(_types(""))
-        raise InvalidInput("--type", f"'{agent_type[:80]}' is not an agent_type; use one of {kinds}")
+        raise InvalidInput("--type", f"'{agent_type[:80]}' is not an agent type; use one of {kinds}")
     body = {
         "name": name,
         "model": model,

@@ -66,7 +66,7 @@ def find_conversation(
         return Conversation(client, agent, chosen["id"], tokens=tokens)
     agent = agent_lookup.find(client, who) if who else agent_lookup.newest(client)
     if who is None:
-        say(f"No agent named; taking the newest, {cell(agent['name'])}.", file=sys.stderr)
+        say(f"No agent named; taking the newest, {cell(agent['name'])} ({agent['id']}).", file=sys.stderr)
     conversation = Conversation(client, agent, tokens=tokens)
     if new:
         conversation.start_new()
@@ -91,9 +91,8 @@ def _without_prompt(conversation: Conversation, messages: Iterable[str], as_json
 def _at_prompt(conversation: Conversation, keep_in: Path | None) -> int:
     screen = Screen(conversation.agent_name)
     session = Session(conversation, screen, _prompted)
-    where = "" if conversation.is_default else f", conversation {conversation.id}"
-    who = f"{cell(conversation.agent_name)} ({conversation.agent_id}{where})"
-    screen.note(f"Chatting with {who}. Type /help for commands.")
+    where = "" if conversation.is_default else f" in {conversation.id}"
+    screen.note(f"Chatting with {cell(conversation.agent_name)}{where}. Type /help for commands.")
     with line_history(keep_in / TYPED if keep_in else None):
         try:
             _converse(session)

@@ -7,6 +7,7 @@ import typer
 
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.commands.memory.block_lookup import Block, block_id
+from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import Agent, AsJson, Url, client, examples, path
 from kelpie.cli.output import cell, print_facts, print_json, print_text, say
 from kelpie.cli.typed_text import edited, given_text
@@ -51,7 +52,7 @@ def show(block: Block, as_json: AsJson = False, url: Url = None) -> None:
             }
         )
         say()
-    print_text(found["value"])
+    print_text(found["value"] or ("(empty)" if sys.stdout.isatty() else ""))
 
 
 def set_value(
@@ -116,34 +117,40 @@ def create(
     if not label.strip():
         raise InvalidInput("LABEL", "must not be empty; choose a label such as notes")
     server = client(url)
-    agents = [find(server, who)["id"] for who in agent or ()]
+    agents = [find(server, who) for who in agent or ()]
     body: dict[str, Any] = {"label": label, "value": given_text(value, "VALUE"), "read_only": read_only}
     body |= {"description": description} if description is not None else {}
     body |= {"limit": limit} if limit is not None else {}
     made = server.post("/v1/blocks/", body)
     try:
         for each in agents:
-            server.patch(path("agents", each, "core-memory", "blocks", "attach", made["id"]), None)
+            server.patch(path("agents", each["id"], "core-memory", "blocks", "attach", made["id"]), None)
     except KelpieError:
         server.delete(path("blocks", made["id"]))
         raise
     _report(made, "Created", as_json)
+    if not as_json:
+        for each in agents:
+            say(f"Attached it to agent {cell(each['name'])}.")
 
 
 def attach(block: Block, agent: Agent, url: Url = None) -> None:
     """Attach a block to an agent. Several agents can share a block."""
     server = client(url)
-    found, which = find(server, agent), block_id(server, block)
-    server.patch(path("agents", found["id"], "core-memory", "blocks", "attach", which), None)
-    say(f"Attached block {which} to agent {cell(found['name'])}.")
+    who, found = find(server, agent), server.get(path("blocks", block_id(server, block)))
+    server.patch(path("agents", who["id"], "core-memory", "blocks", "attach", found["id"]), None)
+    say(f"Attached block {cell(found['label'])} ({found['id']}) to agent {cell(who['name'])}.")
 
 
 def detach(block: Block, agent: Agent, url: Url = None) -> None:
     """Detach a block from an agent. The block itself is kept."""
     server = client(url)
-    found, which = find(server, agent), block_id(server, block)
-    server.patch(path("agents", found["id"], "core-memory", "blocks", "detach", which), None)
-    say(f"Detached block {which} from agent {cell(found['name'])}.")
+    who, found = find(server, agent), server.get(path("blocks", block_id(server, block)))
+    attached = server.get(path("agents", who["id"], "core-memory", "blocks"))
+    if found["id"] not in (each["id"] for each in attached):
+        raise UnknownId(f"agent {who['name']} does not have block {found['label']} ({found['id']})")
+    server.patch(path("agents", who["id"], "core-memory", "blocks", "detach", found["id"]), None)
+    say(f"Detached block {cell(found['label'])} ({found['id']}) from agent {cell(who['name'])}.")
 
 
 def _report(block: dict[str, Any], done: str, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kelpie.cli.agent_lookup import find
+from kelpie.cli.agent_lookup import UnknownAgent, find
 from kelpie.cli.id_lookup import UnknownId, part_of, whole_id
 from kelpie.cli.options import complete_block, path
 from kelpie.core.errors import InvalidInput
@@ -22,7 +22,13 @@ def block_id(server: Client, block: str) -> str:
         return whole_id(server, "block", block, "block", "`kelpie blocks list` lists them.")
     if not who or not label:
         raise InvalidInput("BLOCK", f"expected a block id or AGENT/LABEL such as demo/human, got '{block[:80]}'")
-    agent = find(server, who)
+    try:
+        agent = find(server, who)
+    except UnknownAgent:  # the name may have a slash of its own, and so may the label
+        if "/" not in label:
+            raise
+        who, _, label = block.rpartition("/")
+        agent = find(server, who)
     # A damaged version can only be listed, and that is when an operator wants to roll it back.
     blocks = {each["label"]: each["id"] for each in server.get(path("agents", agent["id"], "core-memory", "blocks"))}
     if label not in blocks:

@@ -63,7 +63,7 @@ def _settings(told: dict[str, Any]) -> Iterator[Finding]:
     if told["other_than_running"]:
         changed = "; ".join(told["other_than_running"])
         remedy = "`kelpie server restart` applies the current ones"
-        yield Finding("settings", False, f"the server runs with other settings. {changed}. {remedy}")
+        yield Finding("settings", False, f"the server runs with other settings: {changed}. {remedy}")
 
 
 def _server(told: dict[str, Any]) -> Iterator[Finding]:
@@ -108,14 +108,15 @@ def _machine(told: dict[str, Any]) -> Iterator[Finding]:
 def _in_order(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """One line for each section, for the case that it has no finding."""
     settings, server, stored = told["settings"], told["server"], told["data"]
-    yield "settings", f"{len(settings['set'])} set, file {settings['file'] or 'none'}"
+    yield "settings", f"{len(settings['set'])} set; {settings['file'] or 'there is no kelpie.toml'}"
     if server["error"] is None:
         yield "server", f"Kelpie {server['version']} at {server['url']}"
         yield "models", _models(server)
     if stored["error"] is None:
         yield "data", f"no damage found in {sum(each['looked_at'] for each in stored['rows'])} rows"
     yield "sandbox", "tool code runs in process-level sandboxes"
-    yield "packages", ", ".join(f"{each['index']} with {each['installer']}" for each in told["packages"])
+    installers = " and ".join(dict.fromkeys(each["installer"] for each in told["packages"]))
+    yield "packages", f"tools get theirs with {installers}"
 
 
 def _models(server: dict[str, Any]) -> str:

@@ -148,7 +148,8 @@ def run(
         for line in answer["stdout"] or ():
             say(line, file=sys.stderr)
         for line in answer["stderr"] or ():
-            say(line, file=sys.stderr)
+            if line != result:  # the result of a failure is its error
+                say(line, file=sys.stderr)
         print_text(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
     raise typer.Exit(0 if answer["status"] == "success" else ERROR)
 
