@@ -1,6 +1,7 @@
 """A server that is cut off in the middle of a turn, and started again on the same file."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
@@ -8,12 +9,16 @@ from sqlalchemy import func, select
 from kelpie.agent.maintenance import cleanup
 from kelpie.agent.prompt.synthetic_results import INTERRUPTED
 from kelpie.agent.turn.send_request import SendRequest
+from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
-from kelpie.core.errors import StorageError
+from kelpie.core.errors import RunOver, StorageError
 from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.tools.tools import NewTool
+from kelpie.storage.runs import runs as run_rows
+from kelpie.storage.runs import unfinished
+from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.storage.tables import journal
 from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import Rig, ended, rows, says
@@ -271,3 +276,58 @@ async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(rig, monkeypa
 
 async def _is_zero(rig, count):
     return await rig.kelpie.world.database.read(lambda tx: tx.execute(count).scalar_one()) == 0
+
+
+async def test_a_run_that_has_ended_since_it_was_found_is_not_taken_up(rig):
+    agent, database = await make(rig), rig.kelpie.world.database
+    rig.model.hold = asyncio.Event()
+    accepted = await behind(rig, agent.id, "go")
+    await until(lambda: run_is(rig, RunStatus.running))
+    found = await database.read(lambda tx: unfinished.find_unfinished(tx, accepted.id))
+    assert found is not None
+    await rig.kelpie.api().cancellations.of_agent(agent.id, [accepted.id])
+    await until(lambda: run_is(rig, RunStatus.cancelled))
+    rig.model.hold = None
+    ended_as, asked = await only_run(rig), len(rig.model.requests)
+
+    async def resume(live):
+        live.stored_runs.keep(found)
+        await live.stored_runs.resume("")
+
+    async with asyncio.timeout(10):
+        await rig.kelpie.runtime.dispatcher.submit(agent.id, "", resume)
+    assert len(rig.model.requests) == asked, "the model is not asked for a run that has ended"
+    assert await only_run(rig) == ended_as
+    rig.model.script = [says("well")]
+    assert rows(await rig.say(agent.id, "how are you?"))[-1].text == "well"
+
+
+async def test_a_run_that_has_ended_makes_no_progress(rig):
+    agent, database = await make(rig), rig.kelpie.world.database
+    await rig.say(agent.id, "hi")
+    run = await only_run(rig)
+    with pytest.raises(RunOver):
+        await database.transact(lambda tx: run_rows.progress(tx, replace(run, step_count=run.step_count + 1)))
+    assert await only_run(rig) == run
+
+
+async def test_a_run_that_failed_in_its_lane_can_be_handed_to_it_again(rig, monkeypatch):
+    agent, queue = await make(rig), rig.kelpie.runtime.run_queue
+    tried = []
+
+    async def fails(_stored, _conversation, run_id):
+        tried.append(run_id)
+        raise StorageError("the disk is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredRuns, "play", fails)
+        accepted = await behind(rig, agent.id, "go")
+        await until(lambda: _true(bool(tried)))
+        waiting = StoredRun(accepted.id, agent.id, None)
+        await until(lambda: _true(accepted.id not in queue._held))
+    queue.submit(waiting)
+    await until(lambda: run_is(rig, RunStatus.completed))
+
+
+async def _true(found):
+    return found

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kelpie.cli.chat.conversation import Conversation
 from kelpie.cli.commands.conversations.chat import chat
 from kelpie.world.http.cli_client import Client
 from tests.cli.dropping_proxy import dropping_proxy
@@ -56,6 +57,16 @@ def test_a_key_for_some_agents_resumes_with_the_same_request(
         assert chat(Client(proxy.url, credential=key), agent, f'!script [{{"text": "{LONG}"}}]') == 0
     assert capsys.readouterr().out == f"{LONG}\n"
     assert len([each for each in proxy.asked if "/messages/stream" in each]) == 2
+
+
+def test_a_turn_is_cancelled_also_before_its_first_frame_has_arrived(running: Live, agent: str) -> None:
+    client = Client(running.url)
+    turn = Conversation(client, {"id": agent, "name": "resumed"}).message('!script [{"text": "never", "wait_s": 60}]')
+    next(turn.events())  # the request reaches the server,
+    turn.run_id = None  # and Ctrl-C is faster than its answer
+    assert turn.cancel(agent)
+    (run,) = client.get("/v1/runs/", agent_id=agent)
+    assert run["status"] == "cancelled"
 
 
 def test_it_gives_up_after_a_few_attempts_without_anything_new(capsys: pytest.CaptureFixture[str]) -> None:

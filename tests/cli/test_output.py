@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -52,13 +52,13 @@ def test_a_table_fits_with_short_ids_and_wrapped_texts(monkeypatch: pytest.Monke
 
 def test_a_list_has_one_line_a_record_and_leaves_out_spare_columns_last(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = ("name", "id", "created", "cost")
-    rows = [("a name of many words", ID, as_datetime(NOW - 125_000_000).isoformat(), "$0.5")]
+    rows = [("a name of many words", ID, (datetime.now(UTC) - timedelta(days=2, hours=1)).isoformat(), "$0.5")]
     wide = on_a_screen(monkeypatch, 80, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
-    assert wide[1].split("  ") == ["a name of many words", "agent-91926355", "2 minutes ago", "$0.5"]
-    narrow = on_a_screen(monkeypatch, 47, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
-    assert narrow[1] == "a name of…  agent-91926355  2 minutes ago  $0.5"
-    least = on_a_screen(monkeypatch, 40, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
-    assert least[1] == "a name o…  agent-91926355  2 minutes ago" and "Not shown: cost." in least[2]
+    assert wide[1].split("  ") == ["a name of many words", "agent-91926355", "2 days ago", "$0.5"]
+    narrow = on_a_screen(monkeypatch, 44, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
+    assert narrow[1] == "a name of…  agent-91926355  2 days ago  $0.5"
+    least = on_a_screen(monkeypatch, 37, lambda: print_list(columns, rows, spare=("cost",))).splitlines()
+    assert least[1] == "a name o…  agent-91926355  2 days ago" and "Not shown: cost." in least[2]
 
 
 def test_in_a_pipe_everything_is_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The model server of the tests in a process of its own: started, killed and started again on the same port."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +40,16 @@ class LlamaServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def pause(self) -> None:
+        """Stops it where it is; its connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Ends a pause; nothing happens without one."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def counts(self) -> tuple[float, float]:
         """Tokens that it has read and written since its start, by its own metrics."""

@@ -1,11 +1,12 @@
 """Agents with a real language model on this machine: SmolLM2-135M-Instruct on llama.cpp.
 
-What it says is of no use, so nothing here depends on that: only on what any model does. `make test-live` runs two agent
-types, `make soak` all of them.
+What it says is of no use, so nothing here depends on that: only on what any model does. It may answer with no words,
+write until its limit, or be done before it can be cancelled; then it is asked again, at most `TRIES` times.
+`make test-live` runs two agent types, `make soak` all of them.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,6 +23,9 @@ ANSWER_S = 600.0
 WINDOW = 900  # tokens: a few messages fill it
 OUTPUT = 300
 MESSAGES_MAX = 10
+TRIES = 10
+UNFINISHED = "its reply reached the limit on output tokens"
+ANSWERS = {"assistant_message", "reasoning_message", "tool_call_message"}
 FORCED = [{"type": "run_first", "tool_name": "send_message"}]
 
 pytestmark = pytest.mark.needs("language-model")
@@ -80,49 +84,89 @@ def agent(client: httpx.Client, name: str, kind: AgentType = AgentType.letta_v1_
 
 
 def say(client: httpx.Client, agent_id: str, text: str) -> dict[str, Any]:
-    answer = client.post(f"/agents/{agent_id}/messages", json={"input": text, "max_steps": 1})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    """The answer to a message, with at least one message of the assistant in it."""
+    for _ in range(TRIES):
+        answer = client.post(f"/agents/{agent_id}/messages", json={"input": text, "max_steps": 1})
+        if answer.status_code == 200:
+            told = answer.json()
+            assert kinds(told["messages"]) & {"assistant_message"}, told
+            assert told["usage"]["completion_tokens"] > 0, told
+            return told
+        assert UNFINISHED in answer.text, answer.text
+    raise AssertionError(f"no call was complete in {TRIES} turns")
 
 
-def spoken(messages: list[dict[str, Any]]) -> str:
-    return "".join(each["content"] for each in messages if each["message_type"] == "assistant_message")
+def kinds(messages: list[dict[str, Any]]) -> set[str]:
+    return {each["message_type"] for each in messages}
 
 
-def streamed(client: httpx.Client, agent_id: str, text: str, cancel: bool = False) -> list[dict[str, Any]]:
-    """The events of a turn; with `cancel` it is cancelled when the first of the answer arrives."""
+def streamed(client: httpx.Client, agent_id: str, text: str, act: Callable[[], None]) -> list[dict[str, Any]]:
+    """The events of a turn. `act` is called once, when the first of the answer arrives."""
     heard: list[dict[str, Any]] = []
     body = {"input": text, "stream_tokens": True, "max_steps": 1}
     with client.stream("POST", f"/agents/{agent_id}/messages/stream", json=body) as answer:
+        assert answer.status_code == 200, answer.read()
         for line in answer.iter_lines():
             if not line.startswith("data: ") or line == "data: [DONE]":
                 continue
             heard.append(json.loads(line.removeprefix("data: ")))
-            if cancel and heard[-1]["message_type"] not in ("ping", "user_message"):
-                assert client.post(f"/agents/{agent_id}/messages/cancel", json={}).status_code == 200
-                cancel = False
+            if heard[-1]["message_type"] in ANSWERS:
+                act()
+                act = _nothing
     return heard
 
 
+def _nothing() -> None:
+    return
+
+
+def ending(heard: list[dict[str, Any]]) -> str:
+    """The reason why a streamed turn ended; "error" if the model did not finish a call."""
+    (reason,) = [event["stop_reason"] for event in heard if event["message_type"] == "stop_reason"]
+    if reason not in ("end_turn", "tool_rule", "max_steps", "max_tokens_exceeded", "cancelled"):
+        assert UNFINISHED in json.dumps(heard), heard
+        return "error"
+    return reason
+
+
+def cancel(client: httpx.Client, agent_id: str, model: LlamaServer) -> str:
+    """Cancels a turn in the middle of its answer, while the model is stopped, and returns how the turn ended."""
+    answers: list[int] = []
+
+    def act() -> None:
+        model.pause()
+        answers.append(client.post(f"/agents/{agent_id}/messages/cancel", json={}).status_code)
+
+    try:
+        heard = streamed(client, agent_id, "Write a long story about a king.", act)
+    finally:
+        model.go_on()
+    reason = ending(heard)
+    assert answers == [200] if reason == "cancelled" else answers in ([], [200], [409]), (answers, heard)
+    return reason
+
+
 @pytest.mark.parametrize("kind", TYPES)
-def test_an_agent_talks_streams_and_is_cancelled_in_the_middle(client: httpx.Client, kind: AgentType) -> None:
+def test_an_agent_talks_streams_and_is_cancelled_in_the_middle(
+    client: httpx.Client, model: LlamaServer, kind: AgentType
+) -> None:
     one = agent(client, f"{kind} talks", kind)
-    told = say(client, one, "What is tea?")
-    assert spoken(told["messages"]) and told["usage"]["completion_tokens"] > 0, told
-    heard = streamed(client, one, "And coffee?")
-    assert spoken([event for event in heard if event["message_type"] == "assistant_message"]), heard
-    stopped = streamed(client, one, "Write a long story about a king.", cancel=True)
-    assert [event["stop_reason"] for event in stopped if "stop_reason" in event] == ["cancelled"], stopped
-    assert spoken(say(client, one, "Are you there?")["messages"]), "it goes on after it was cancelled"
+    say(client, one, "What is tea?")
+    heard = (streamed(client, one, "And coffee?", _nothing) for _ in range(TRIES))
+    complete = next((each for each in heard if ending(each) != "error" and kinds(each) & ANSWERS), None)
+    assert complete is not None, f"no answer was streamed in {TRIES} turns"
+    (usage,) = [event for event in complete if event["message_type"] == "usage_statistics"]
+    assert usage["completion_tokens"] > 0, usage
+    assert "cancelled" in (cancel(client, one, model) for _ in range(TRIES))
+    say(client, one, "Are you there?")
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_an_agent_calls_a_tool_when_it_must(client: httpx.Client, kind: AgentType) -> None:
     forced = agent(client, f"{kind} calls", kind, tool_rules=FORCED)
     told = say(client, forced, "Greet me.")
-    (step,) = client.get("/steps/", params={"agent_id": forced}).json()
-    assert step["completion_tokens"] == told["usage"]["completion_tokens"] > 0
-    assert spoken(told["messages"]), "the tool that it calls is the one it speaks with"
+    steps = client.get("/steps/", params={"agent_id": forced}).json()
+    assert told["usage"]["completion_tokens"] in [step["completion_tokens"] for step in steps], (told, steps)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -130,8 +174,7 @@ def test_an_agent_fills_its_window_and_is_compacted(client: httpx.Client, kind: 
     small = agent(client, f"{kind} fills up", kind, context_window_limit=WINDOW)
     before = 0
     for number in range(MESSAGES_MAX):
-        told = say(client, small, f"{number}: " + "The king has a red house and a blue boat. " * 12)
-        assert spoken(told["messages"]), told
+        say(client, small, f"{number}: " + "The king has a red house and a blue boat. " * 12)
         shown = client.get(f"/agents/{small}/context").json()
         assert shown["context_window_size_current"] <= WINDOW, shown
         if shown["num_messages"] < before:
@@ -147,7 +190,6 @@ def test_usage_is_the_count_of_the_server_with_several_agents_at_once(client: ht
     with ThreadPoolExecutor(len(agents)) as pool:
         told = list(pool.map(lambda one: say(client, one, "Count to three."), agents))
     after = model.counts()
-    assert all(spoken(each["messages"]) for each in told)
     assert sum(each["usage"]["prompt_tokens"] for each in told) == after[0] - before[0]
     assert sum(each["usage"]["completion_tokens"] for each in told) == after[1] - before[1]
 
@@ -166,4 +208,4 @@ def test_a_model_server_that_is_killed_and_started_again(client: httpx.Client, m
     assert refused.json()["error"]["detail"] == "connection refused"
     assert "LLAMACPP_BASE_URL" in refused.json()["error"]["hint"]
     assert listed.status_code == 200
-    assert spoken(say(client, one, "Are you there now?")["messages"])
+    say(client, one, "Are you there now?")

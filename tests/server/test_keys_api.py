@@ -4,15 +4,22 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from kelpie.accounts import last_use
+from kelpie.accounts.api_keys import ApiKeys
 from kelpie.app import Kelpie
+from kelpie.core.errors import CommitUnknown
+from kelpie.core.ids import KeyId
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.storage.accounts import api_keys
 from kelpie.world.clock import SystemClock
+from kelpie.world.database import Tx
 from tests.server.rig import make_agent, open_rig
 from tests.server.test_auth import bearer, make_key, shown
 
@@ -282,3 +289,42 @@ async def test_a_key_that_cannot_be_is_refused_and_not_made(
     answer = await operator.post("/v1/kelpie/keys", json=body)
     assert answer.status_code == status and field in answer.text
     assert (await operator.get("/v1/kelpie/keys")).json() == []
+
+
+class Doubtful:
+    """A database whose commits take place and are answered as unknown."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def transact(self, fn: Any) -> Any:
+        await self._inner.transact(fn)
+        raise CommitUnknown("The answer to the commit was lost.")
+
+
+async def test_a_key_whose_revocation_is_in_doubt_is_looked_up_again(locked: Kelpie) -> None:
+    made, database = await make_key(locked), locked.world.database
+    doubtful: Any = Doubtful(database)
+    keys = ApiKeys(replace(locked.world, database=doubtful), locked.runtime.authenticator.forget)
+    async with shown(locked, made["key"]) as program:
+        assert (await program.get("/v1/agents/count")).status_code == 200
+        with pytest.raises(CommitUnknown):
+            await keys.revoke(KeyId(made["id"]))
+        assert (await program.get("/v1/agents/count")).status_code == 401
+
+
+async def test_a_key_that_comes_back_works_after_the_next_change(locked: Kelpie) -> None:
+    made, database = await make_key(locked), locked.world.database
+    key_id = KeyId(made["id"])
+    found = await database.read(lambda tx: api_keys.find(tx, key_id))
+    assert found is not None
+    async with shown(locked, made["key"]) as program:
+        await locked.api().api_keys.revoke(key_id)
+        assert (await program.get("/v1/agents/count")).status_code == 401, "from now on it is known to be wrong"
+
+        def bring_back(tx: Tx) -> None:
+            api_keys.insert(tx, *found)
+
+        await database.transact(bring_back)
+        locked.runtime.authenticator.forget()
+        assert (await program.get("/v1/agents/count")).status_code == 200

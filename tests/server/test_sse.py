@@ -21,6 +21,7 @@ class Client:
         self.reading = asyncio.Event()
         self.reading.set()
         self.heard = asyncio.Event()
+        self.reads: int | None = None  # messages after which it stops reading
 
     async def receive(self) -> dict[str, Any]:
         await self.gone.wait()
@@ -29,6 +30,8 @@ class Client:
     async def send(self, message: Any) -> None:
         await self.reading.wait()
         self.got.append(message)
+        if self.reads == len(self.got):
+            self.reading.clear()
         self.heard.set()
 
     @property
@@ -112,6 +115,22 @@ async def test_a_client_that_stops_reading_is_dropped(pinging: bool) -> None:
     ping = (lambda: b"data: ping\n\n") if pinging else None
     await finished(EventStream(source(), ping=ping, ping_s=0.01, stall_s=0.02), client)
     assert client.got == []
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_source_with_frames_left_is_closed_with_its_response(leaves: bool) -> None:
+    client, source = Client(), Source(*[b"data: x\n\n"] * 3)
+    frames = source()  # held, so that the garbage collector does not close it
+    client.reads = 2  # the head of the response and one frame
+    stream = EventStream(frames, stall_s=DEADLINE_S if leaves else 0.02)
+    task = asyncio.create_task(stream({"type": "http"}, client.receive, client.send))
+    await client.hears("data: x")
+    if leaves:
+        client.gone.set()
+    async with asyncio.timeout(DEADLINE_S):
+        await task
+    assert source.closed.is_set()
+    assert [frame async for frame in frames] == []
 
 
 async def test_a_source_that_breaks_is_not_hidden() -> None:

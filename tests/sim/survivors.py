@@ -266,11 +266,6 @@ def a_context_read_before_it_was_emptied_comes_back(patch: pytest.MonkeyPatch) -
     patch.setattr(LiveConversation, "forget", forget)
 
 
-def a_run_makes_progress_after_its_end(patch: pytest.MonkeyPatch) -> None:
-    statement = update(runs_table).where(runs_table.c.id == bindparam("of_run"))
-    patch.setattr(runs, "_UPDATE_PROGRESS", statement.values(runs._UPDATE_PROGRESS._values or {}))
-
-
 def what_learning_costs_is_not_told_to_a_live_agent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LiveAgents, "invalidate_spending", lambda *_: None)
 

@@ -7,6 +7,7 @@ import pytest
 
 from kelpie.core.agents.agent import Agent, AgentQuery, AgentType, ModelChoice
 from kelpie.core.conversations.messages import Message, MessageQuery, Role, Text
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId
 from kelpie.core.paging import Page
 from kelpie.storage import schema
@@ -74,3 +75,12 @@ def test_tags_come_with_the_agents_that_have_some(tx: Tx) -> None:
     listed = agents.select_agents(tx, DEFAULT_ORGANIZATION, AgentQuery(Page(descending=False)))
     assert [(agent.id, agent.tags) for agent in listed] == [(ANN, tags), (BEN, ()), (CID, ("t",))]
     assert [agent.tags for agent in agents.get_many(tx, DEFAULT_ORGANIZATION, [CID, ANN])] == [("t",), tags]
+
+
+def test_the_last_use_of_an_agent_does_not_go_back(tx: Tx) -> None:
+    agents.touch(tx, ANN, 50)
+    agents.record_run(tx, ANN, 20, 1, StopReason.end_turn)  # it ended before the change, and is stored after it
+    found = agents.get(tx, ANN)
+    assert (found.updated_at, found.last_run_completion) == (50, 20)
+    agents.record_run(tx, ANN, 60, 1, StopReason.end_turn)
+    assert agents.get(tx, ANN).updated_at == 60

@@ -26,7 +26,9 @@ def tx() -> Iterator[Tx]:
         for number, at in enumerate(TIMES):
             for organization, agent in ((DEFAULT_ORGANIZATION, ANN), (OTHERS, BEN)):
                 name = f"{agent[-1]}-{number}"
-                call = CallRecord(organization, name, None, CallOutcome.success, at, agent, RUN, reason=name)
+                call = CallRecord(
+                    organization, name, None, CallOutcome.success, at, agent, RUN, reason=name, counted=True
+                )
                 tool_calls.add(connection, [call])
         yield connection
 
@@ -50,6 +52,12 @@ def test_behind_a_call_that_is_gone_come_those_with_lower_numbers(tx: Tx) -> Non
     assert [call.reason for call in tool_calls.select_calls(tx, DEFAULT_ORGANIZATION, CallQuery(9, 9))] == [
         "1-2", "1-1", "1-0", "1-3",
     ]  # fmt: skip
+
+
+def test_use_since_a_moment_includes_the_calls_of_that_very_moment(tx: Tx) -> None:
+    for since in (*TIMES, 0, 15, 31):
+        expected = sum(at >= since for at in TIMES)
+        assert tool_calls.used_by(tx, ANN, since).tool_calls == expected, since
 
 
 @pytest.mark.parametrize(

@@ -316,6 +316,7 @@ class Shelf:
         self.begun = asyncio.Event()
         self.go = asyncio.Event()
         self.problem = problem
+        self.kept: list[str] = []  # the sets in use when the last installation was done
 
     def find(self, wanted: RequiredPackages) -> str | None:
         return self.there.get(wanted)
@@ -324,6 +325,7 @@ class Shelf:
         self.installed.append(wanted)
         self.begun.set()
         await self.go.wait()
+        self.kept = sorted(in_use)
         if self.problem:
             raise ToolError(self.problem)
         self.there[wanted] = f"/shelf/{len(self.there)}"
@@ -388,6 +390,22 @@ async def test_one_set_is_installed_once_however_many_ask(world: World) -> None:
         ("/shelf/0", "/packages", False)
     }
     assert json.loads(sandbox.jobs[0].request)["paths"] == ["/packages"]
+
+
+async def test_sets_in_use_are_named_to_the_installer_as_long_as_one_call_runs_with_them(world: World) -> None:
+    shelf = Shelf()
+    shelf.go.set()
+    held = Environments(shelf)
+
+    async def kept_meanwhile(name: str) -> list[str]:
+        async with held.of(needing(name)):
+            return shelf.kept
+
+    async with held.of(needing("a")):
+        async with held.of(needing("a")):
+            assert await kept_meanwhile("b") == ["/shelf/0"]
+        assert await kept_meanwhile("c") == ["/shelf/0"], "one call still runs with it"
+    assert await kept_meanwhile("d") == []
 
 
 async def test_a_failed_installation_is_told_to_who_registers_and_to_the_model(world: World) -> None:

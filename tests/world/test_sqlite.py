@@ -1,13 +1,14 @@
 """The embedded database: what only a real file, real threads and a real death of the process can show."""
 
 import asyncio
+import itertools
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from sqlalchemy import Connection
 
 from kelpie.core.errors import CommitUnknown, DiskFull, Overloaded, StorageBusy, StorageError
+from kelpie.fairness.processor_time import ProcessorTime, Usage
 from kelpie.world.database import Tx
 from kelpie.world.sqlite import connections as sqlite_connection
 from kelpie.world.sqlite import database as adapter
@@ -384,3 +386,21 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Pat
     await database.close()
     assert acknowledged <= kept
     assert len(kept - acknowledged) <= 8  # at most what each of the eight was waiting for
+
+
+async def test_the_time_of_statements_is_charged_to_the_request_that_made_them(database: SqliteDatabase) -> None:
+    now = itertools.count()  # a clock that stands still, nearly: only the threads of the database take time
+    time = ProcessorTime(lambda: next(now), 0.5)
+    await time.admit("others")
+
+    async def charged(work: Coroutine[Any, Any, object]) -> int:
+        usage = await time.admit("ours")
+        assert usage is not None
+        added: list[int] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Usage, "add", lambda _, used_ns: added.append(used_ns))
+            await usage.run(work)
+        return max(added)
+
+    assert await charged(database.read(stored)) > 1000
+    assert await charged(database.transact(put(1))) > 1000

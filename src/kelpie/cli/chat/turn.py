@@ -5,6 +5,7 @@ last frame that arrived. Sending is safe to repeat, because every message has an
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -53,6 +54,8 @@ class Turn:
     def cancel(self, agent_id: str) -> bool:
         """Cancels the run and waits until it has ended; False if it goes on. Raises Unreachable or ErrorResponse."""
         if self.run_id is None:
+            self._find_run()
+        if self.run_id is None:
             return False
         path = f"/v1/agents/{quote(agent_id, safe='')}/messages/cancel"
         try:
@@ -62,6 +65,14 @@ class Turn:
                 return True
             raise
         return all(word == "cancelled" for word in told.values())
+
+    def _find_run(self) -> None:
+        """Learns which run this is before its first frame has arrived: the same request again gives the same run."""
+        with closing(self._client.events(self._path, self._body, CANCEL_S)) as events:
+            for _, event in events:
+                self._is_new(event)
+                if self.run_id is not None:
+                    return
 
     def _frames(self) -> Iterator[tuple[str, Any]]:
         if self.run_id is None or not self._resumes:

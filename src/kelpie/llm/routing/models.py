@@ -7,7 +7,7 @@ needs no network; a provider that cannot be listed hides only its own models.
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
@@ -30,7 +30,6 @@ from kelpie.llm.provider.interface import (
     ChatProvider,
     EmbeddingInfo,
     EmbeddingProvider,
-    HiddenModel,
     ModelInfo,
     PayloadProvider,
     PreparedMessage,
@@ -42,6 +41,7 @@ from kelpie.llm.routing.default_model import DEMO, NOTHING_SET_UP, DefaultModel,
 from kelpie.llm.routing.discovered_servers import DiscoveredServers
 from kelpie.llm.routing.fallback import FallbackChain
 from kelpie.llm.routing.model_listing import Listing, spellings
+from kelpie.llm.routing.provider_report import ProviderReport, hidden_models, report_on
 from kelpie.llm.routing.providers import (
     ALL_OFFERS,
     ConfiguredProvider,
@@ -63,19 +63,6 @@ CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
 
 _log = logs.get("llm")
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderReport:
-    """The present state of one provider: offered models, hidden models and why, or the error of its listing."""
-
-    provider: str
-    server: str | None  # the kind of local server that answered
-    models: tuple[ModelInfo, ...] = ()
-    hidden: tuple[HiddenModel, ...] = ()
-    error: ModelError | None = None
-    endpoint: str | None = None
-    setting: str | None = None  # for a local server that Kelpie found by itself: the setting that would name it
 
 
 class Models:
@@ -174,7 +161,7 @@ class Models:
         """Every provider with its models, offered and hidden, or its error."""
         await self.discover()
         return list(
-            await asyncio.gather(*(_report(each, found=name in self._found) for name, each in self._listings.items()))
+            await asyncio.gather(*(report_on(each, found=name in self._found) for name, each in self._listings.items()))
         )
 
     @property
@@ -382,22 +369,6 @@ class Models:
         return local, name
 
 
-async def _report(listing: Listing, *, found: bool) -> ProviderReport:
-    provider = listing.provider
-    server: str | None = None
-    try:
-        models: Sequence[ModelInfo] = await listing.models()
-        error = None
-    except ModelError as failure:
-        models, error = (), failure
-    endpoint = models[0].endpoint if models else None
-    if isinstance(provider, LocalServer):
-        server, endpoint = provider.server, provider.address
-    setting = address_to_set(provider.name, endpoint) if found and endpoint else None
-    hidden: Sequence[HiddenModel] = getattr(provider, "hidden", ())
-    return ProviderReport(provider.name, server, tuple(models), tuple(hidden), error, endpoint, setting)
-
-
 async def _embeddings(listing: Listing, only: Sequence[str] | None = None) -> Sequence[EmbeddingInfo]:
     """The embedding models of a provider, or those of these names. Raises ModelError."""
     local = _local(listing.provider)
@@ -410,8 +381,7 @@ async def _embeddings(listing: Listing, only: Sequence[str] | None = None) -> Se
 async def _check_it_chats(listing: Listing, handle: str, name: str) -> None:
     """Raises InvalidInput for a model that exists and cannot chat."""
     names = spellings(listing.provider, name)
-    hidden: Sequence[HiddenModel] = getattr(listing.provider, "hidden", ())
-    found = next((each for each in hidden if each.name in names), None)
+    found = next((each for each in hidden_models(listing.provider) if each.name in names), None)
     if (found is not None and found.embeds) or (found is None and await _embeddings(listing, names)):
         use = "use it as the embedding of an agent or archive"
         raise InvalidInput("model", f"{handle[:200]} is an embedding model and cannot chat; {use}")

@@ -3,10 +3,10 @@
 A provider is enabled when its key or its address is set. The table also names the setting for one that is not.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from urllib.parse import urlsplit
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.models import ollama_host
@@ -119,7 +119,7 @@ def listed_prices(settings: Settings) -> frozenset[str]:
 
 def _is_at(url: str, host: str) -> bool:
     """Checks whether a URL is one of this host or of its subdomains, such as those of regions."""
-    return f".{re.sub('^[a-z]+://', '', url).partition('/')[0].partition(':')[0]}".endswith(f".{host}")
+    return f".{urlsplit(url).hostname}".endswith(f".{host}")
 
 
 def address_to_set(kind: str, url: str) -> str:

@@ -46,6 +46,7 @@ class ChargedReply:
     asked: str  # the last message of the user
     prompt_tokens: int
     completion_tokens: int
+    model: str
 
 
 class ScriptedLlm:
@@ -191,7 +192,7 @@ class ScriptedLlm:
     def _charge(self, body: Mapping[str, Any], decision: Decision) -> None:
         usage, said = _usage(body, decision), [m["content"] for m in body["messages"] if m["role"] == "user"]
         tokens = usage["prompt_tokens"], usage["completion_tokens"]
-        self.charged.append(ChargedReply(self._loop.time(), str(said[-1]) if said else "", *tokens))
+        self.charged.append(ChargedReply(self._loop.time(), str(said[-1]) if said else "", *tokens, body["model"]))
 
 
 def _going_on(decision: Decision, body: Mapping[str, Any]) -> Decision:

@@ -7,7 +7,7 @@ from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
 from kelpie.sim.scenarios.basic.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.basic.failed_commits import FAILED_COMMITS
 from kelpie.sim.scenarios.basic.many_messages import MANY_AGENTS, ONE_AGENT
-from kelpie.sim.scenarios.basic.model_faults import LLM_FAULTS, MODEL_SERVER, NETWORK
+from kelpie.sim.scenarios.basic.model_faults import FALLBACKS, LLM_FAULTS, MODEL_SERVER, NETWORK
 from kelpie.sim.scenarios.basic.slow_clients import CLIENTS
 from kelpie.sim.scenarios.basic.storage_faults import CONVERSATIONS
 from kelpie.sim.scenarios.basic.two_servers import RIVALS
@@ -57,6 +57,7 @@ SCENARIOS: dict[str, Scenario] = {
         DISK_FULL,
         LLM_FAULTS,
         NETWORK,
+        FALLBACKS,
         MODEL_SERVER,
         ONE_AGENT,
         MANY_AGENTS,

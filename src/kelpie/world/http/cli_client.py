@@ -5,7 +5,7 @@ It talks to a Kelpie server only; calls to model providers go through `world.htt
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -89,7 +89,7 @@ class Client:
         finally:
             connection.close()
 
-    def events(self, path: str, body: Any, silence_s: float) -> Iterator[tuple[str, Any]]:
+    def events(self, path: str, body: Any, silence_s: float) -> Generator[tuple[str, Any]]:
         """Posts and yields (event name, JSON) of the stream until its end mark.
 
         Raises Unreachable or ErrorResponse; ConnectionLost when nothing arrives for `silence_s` or the stream ends

@@ -1,6 +1,7 @@
 """A model that does not answer, refuses, or sends invalid replies, over a network that loses, delays and reorders."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 from kelpie.core.settings.settings import Settings
@@ -16,6 +17,7 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 
 PATIENCE = replace(SETTINGS, model_timeout_s=30.0)
 PLACE = "network.provider"
+PRICES = {"scripted": 1, "second": 10}  # in millionths of a dollar for a token
 VLLM = "127.0.0.1:8000"
 FOUND = replace(
     PATIENCE, default_model="vllm/scripted", openai_base_url=Settings().openai_base_url, openai_api_key=None
@@ -66,6 +68,22 @@ class FoundModelServer(ModelFaults):
             raise Broken("models can always be listed", f"{listed.status} {listed.body!r}")
 
 
+class FallbackModel(ModelFaults):
+    """A second model answers when the first one fails, and asks another price."""
+
+    def check(self) -> None:
+        super().check()
+        sold = Counter(
+            (r.prompt_tokens, r.completion_tokens, PRICES[r.model] * (r.prompt_tokens + r.completion_tokens))
+            for r in self.charged()
+        )
+        used = [json.loads(usage) for (usage,) in self.machine.disk.query("SELECT usage FROM steps")]
+        told = [each for each in used if each["total_tokens"]]  # a step that failed has none
+        paid = Counter((each["prompt_tokens"], each["completion_tokens"], each["cost_micros"]) for each in told)
+        if wrong := paid - sold:
+            raise Broken("a step costs what the model asks that answered it", f"{dict(wrong)} of {dict(sold)}")
+
+
 LLM_FAULTS = scenario(
     "llm-faults",
     ModelFaults,
@@ -96,6 +114,23 @@ NETWORK = scenario(
     ),
     swarm=(Fault.llm_rate_limit, Fault.cpu_starvation, Fault.storage_write_fail, Fault.crash_before_write),
     settings=PATIENCE,
+)
+
+FALLBACKS = scenario(
+    "another-model-answers",
+    FallbackModel,
+    faults=(
+        Aim(Fault.llm_rate_limit, "llm.without_retry_after", rate=0.2),
+        Aim(Fault.llm_malformed, "llm.status", rate=0.1),
+        Aim(Fault.storage_latency, "database.write", rate=0.1),
+    ),
+    swarm=(Fault.llm_timeout, Fault.crash_after_write, Fault.cpu_starvation),
+    settings=replace(
+        PATIENCE,
+        model_attempts=1,
+        model_fallbacks=("openai/second",),
+        model_prices=tuple(f"openai/{name}={price}/{price}" for name, price in PRICES.items()),
+    ),
 )
 
 MODEL_SERVER = scenario(

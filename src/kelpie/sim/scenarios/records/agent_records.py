@@ -16,12 +16,14 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.page_checks import pages_are_the_list
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 from kelpie.sim.scenarios.records.tool_records import RequestedThing
 
 PEOPLE = 3
 ROUNDS = 2
+LISTS = ("/v1/agents/", "/v1/blocks/", "/v1/tools/", "/v1/identities/", "/v1/groups/", "/v1/runs/", "/v1/steps/")
 TABLES = {
     "agent": "SELECT count(*) FROM agents WHERE name = ?",
     "block": "SELECT count(*) FROM blocks WHERE label = ?",
@@ -193,6 +195,12 @@ class AgentRecords(ServerScenario):
         wrong = {Fate.done: (200,), Fate.refused: (404,), Fate.unknown: ()}[thing.removed]
         if response is not None and response.status in wrong:
             raise Broken("what was removed is gone, and what was not is there", f"{kind} {thing}: {response.status}")
+
+    async def settle(self) -> None:
+        await super().settle()
+        reader, shared = self.client("reader"), f"/v1/agents/{self.agents[0]}"
+        for path in (*LISTS, f"{shared}/core-memory/blocks", f"{shared}/tools"):
+            await pages_are_the_list(reader, path)
 
     def check(self) -> None:
         super().check()
