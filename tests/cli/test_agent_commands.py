@@ -102,7 +102,7 @@ def test_what_cannot_be_made_is_told_in_one_line(running: Live) -> None:
     block = running.kelpie("agents", "create", "bad", "--block", "no value")
     assert block.returncode == 1 and "LABEL=VALUE" in one_line(block.stderr)
     kind = running.kelpie("agents", "create", "bad", "--type", "nonsense")
-    assert kind.returncode == 1 and "agent_type" in one_line(kind.stderr)
+    assert kind.returncode == 1 and "agent type" in one_line(kind.stderr)
     assert running.json("agents", "list", "--name", "bad") == []
 
 

@@ -83,7 +83,7 @@ def test_what_the_demo_command_prints_runs(tmp_path: Path) -> None:
     with live(tmp_path / "data") as place:
         place.serve()
         printed = place.kelpie("demo").stdout
-        _, shell, python = re.split(r"Over HTTP:\n|From Python .*:\n", printed.partition("Stop the server:")[0])
+        _, shell, python = re.split(r"Over HTTP:\n|From Python .*:\n", printed.partition("Use a real model")[0])
         shell_block = Block(tmp_path / "demo", 0, "sh", textwrap.dedent(shell), None)
         assert '"message_type":"assistant_message"' in run_shell(shell_block, place, tmp_path)
         run_python(Block(tmp_path / "demo", 0, "python", textwrap.dedent(python), None), place, {})

@@ -163,6 +163,12 @@ FOUND = (
         "the same ids in two conversations: a message that came again was not known, and was said twice",
     ),
     Found(
+        "waits-that-expire",
+        843367,
+        "a run that was cancelled while its lane resolved its input got another input after its end",
+    ),
+    Found("stop-start-restart", 536172, "starting an agent that was not stopped was not told to the live agent"),
+    Found(
         "long-changes-of-memory",
         410711,
         "the scenario's own: clients took all places of a quota before the agents of the scenario were made",

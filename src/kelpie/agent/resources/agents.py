@@ -262,6 +262,7 @@ class Agents:
     async def start(self, agent_id: AgentId) -> ActivationStatus:
         """Lets a stopped agent take messages again. Raises NotFound."""
         await self._set_stopped(agent_id, False)
+        self._live_agents.reload((agent_id,))
         return shown_status(False, self._dispatcher.status(agent_id))
 
     async def restart(self, agent_id: AgentId) -> ActivationStatus:

@@ -70,7 +70,11 @@ def claim(tx: Tx, run_id: RunId, node: Node) -> bool:
     return tx.execute(_TAKE_UP, values).rowcount == 1
 
 
-_REGIVE = update(runs).where(runs.c.id == bindparam("of_run")).values(input=bindparam("new_input"))
+_REGIVE = (
+    update(runs)
+    .where(runs.c.id == bindparam("of_run"), runs.c.status.in_([s.value for s in UNFINISHED]))
+    .values(input=bindparam("new_input"))
+)
 
 
 def replace_input(tx: Tx, run_id: RunId, given: RunInput) -> None:
