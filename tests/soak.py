@@ -35,7 +35,8 @@ BATCH = 10  # seeds of one scenario that a process plays in a row
 BROKEN_MAX = 5  # failing seeds of a scenario in a portion, after which it rests
 MEMORY_MINUTES = 10
 ROUNDS = ("tests/acceptance/test_kill.py", "tests/world/test_power_loss.py")
-MODEL = ("tests/live/test_real_model.py",)  # alone: its model server needs a core
+MODEL = ("tests/live/test_real_model.py",)  # alone: each worker has a model server, which needs a core and memory
+MODEL_WORKERS = "2"
 GROUPS = (
     ("tests/sim/test_mutations.py",),
     ("tests/actors/test_schedules.py", "tests/memory/test_isolation.py", "tests/acceptance/test_long_memory.py"),
@@ -151,9 +152,9 @@ class _Nowhere:
         return
 
 
-def run_tests(paths: Iterable[str]) -> str | None:
+def run_tests(paths: Iterable[str], workers: str = "auto") -> str | None:
     """Runs the long tests of some files; None when they passed, else the end of what pytest said."""
-    command = (sys.executable, "-m", "pytest", "-q", "-m", "soak", "-n", "auto", *paths)
+    command = (sys.executable, "-m", "pytest", "-q", "-m", "soak", "-n", workers, *paths)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no output", flush=True)
     return None if done.returncode == 0 else done.stdout[-6000:]
@@ -174,7 +175,7 @@ def portion(number: int, minutes: float, parts: Iterable[str], names: Iterable[s
     for part, paths in (("rounds", ROUNDS), ("model", MODEL), ("tests", GROUPS[number % len(GROUPS)])):
         for path in paths if part in parts else ():
             print(f"{path}: ", end="", flush=True)
-            if told := run_tests([path]):
+            if told := run_tests([path], MODEL_WORKERS if part == "model" else "auto"):
                 failures[path] = told
     slopes = memory_slopes() if "memory" in parts else {}
     progress: dict[str, int] = json.loads(PROGRESS.read_text()) if PROGRESS.exists() else {}

@@ -16,16 +16,19 @@ from typing import Any
 import httpx
 
 FAKE_MODEL = Path(__file__).parent.parent / "fake_model.py"
+SDK = "letta-client/1.12.1"
+OTHER = "bench"  # any client that is not an SDK 1.x
 FAKE_BARE = Path(__file__).parent.parent / "fake_bare.py"
 
 
 class LeanClient:
     """A keep-alive connection that does no more than it must, so that the load costs little beside the server."""
 
-    def __init__(self, url: str, user_id: str | None = None) -> None:
-        """With a user, its requests are those of the user's organization."""
+    def __init__(self, url: str, user_id: str | None = None, agent: str = SDK) -> None:
+        """With a user, its requests are those of the user's organization. `agent` is the name of the client program: an
+        SDK 1.x gets agents without their blocks and tools, all others get them with everything."""
         self._address = url.removeprefix("http://").rstrip("/")
-        self._user = "" if user_id is None else f"user_id: {user_id}\r\n"
+        self._user = f"user-agent: {agent}\r\n" + ("" if user_id is None else f"user_id: {user_id}\r\n")
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: Any = None) -> bytes:
@@ -38,7 +41,7 @@ class LeanClient:
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self._address}\r\ncontent-length: {len(sent)}\r\n"
             "accept: */*\r\naccept-encoding: identity\r\nconnection: keep-alive\r\n"
-            f"content-type: application/json\r\nuser-agent: letta-client/1.12.1\r\n{self._user}\r\n"
+            f"content-type: application/json\r\n{self._user}\r\n"
         )
         writer.write(head.encode() + sent)
         answer = await reader.readuntil(b"\r\n\r\n")
@@ -72,6 +75,7 @@ class Server:
         self.pid = pid
         self.model = model
         self.lean = LeanClient(url)
+        self.plain = LeanClient(url, agent=OTHER)
         self.http = httpx.AsyncClient(
             base_url=url,
             timeout=300,
@@ -97,6 +101,10 @@ class Server:
 
     async def get(self, path: str) -> bytes:
         return await self.lean.call("GET", path)
+
+    async def get_whole(self, path: str) -> bytes:
+        """As a client that is no SDK 1.x: agents come with their blocks and tools."""
+        return await self.plain.call("GET", path)
 
     async def send(self, agent_id: str) -> None:
         await self.lean.send(agent_id)
@@ -140,28 +148,46 @@ def quantiles(times_ms: list[float]) -> dict[str, float]:
 class Started:
     """A Kelpie of our own with its model, both gone at the end; from another checkout when its folder is given."""
 
-    def __init__(self, delay_ms: float, tree: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        delay_ms: float,
+        tree: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        data: Path | None = None,
+    ) -> None:
+        """`data` is a data directory that stays; without one it is new and is deleted at the end."""
         self.model, model_port = telling([str(FAKE_MODEL), "--delay-ms", str(delay_ms)])
         self.model_url = f"http://127.0.0.1:{model_port}/v1"
-        self._data = tempfile.TemporaryDirectory()
-        self.database_file = Path(self._data.name) / "kelpie.db"
+        self._temporary = tempfile.TemporaryDirectory() if data is None else None
+        self._data = data or Path(self._temporary.name if self._temporary else "")
+        self.database_file = self._data / "kelpie.db"
         port = _free_port()
         env = os.environ | {
-            "KELPIE_DATA_DIR": self._data.name,
+            "KELPIE_DATA_DIR": str(self._data),
             "KELPIE_PORT": str(port),
             "KELPIE_HOST": "127.0.0.1",
-            "KELPIE_LOG_LEVEL": "warning",
             "OPENAI_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "none",
             **(settings or {}),
         }
         if tree is not None:
             env["PYTHONPATH"] = str(tree / "src")  # goes before what is installed
-        self.started = time.perf_counter()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kelpie.cli.main", "server", "start", "--foreground"], env=env
-        )
+        self._env = env
         self.url = f"http://127.0.0.1:{port}"
+        self._start()
+
+    def _start(self) -> None:
+        self.started = time.perf_counter()
+        with (self._data / "bench.log").open("a") as log:  # a line for every request, as by default
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "kelpie.cli.main", "server", "start", "--foreground"], env=self._env, stderr=log
+            )
+
+    def kill_and_restart(self) -> None:
+        """Ends the server with `kill -9` and starts it on the same data."""
+        self.process.kill()
+        self.process.wait(30)
+        self._start()
 
     async def ready_s(self) -> float:
         async with httpx.AsyncClient(base_url=self.url) as http:
@@ -180,7 +206,8 @@ class Started:
         self.process.wait(30)
         self.model.terminate()
         self.model.wait(30)
-        self._data.cleanup()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 class StartedBare:

@@ -23,6 +23,8 @@ from typing import Any, TextIO
 POLL_S = 0.01
 REST_S_MAX = 60.0
 # An event loop runs tasks above these frames. What stands below them started the loop, and called none of the tasks.
+# The writer of the database looks at its files several times a second, also when nobody asks for anything.
+_PERIODIC = {("world.sqlite.database", "_Writer._watch"), ("world.sqlite.database", "_gather")}
 _LOOPS = tuple(str(Path("asyncio", name)) for name in ("runners.py", "base_events.py", "events.py"))
 
 
@@ -59,7 +61,11 @@ class Recorder:
             time.sleep(POLL_S)
         self._recording = False
         self._outermost = {}
-        return self._records if now - self._newest >= quiet_s else None
+        if now - self._newest < quiet_s:
+            newest = next(record["stack"] for record in reversed(self._records) if "stack" in record)
+            print("still running:", newest, file=sys.stderr, flush=True)
+            return None
+        return self._records
 
     def _watch(self, frame: FrameType, event: str, _argument: object) -> None:
         if not self._recording or event != "call":
@@ -73,8 +79,8 @@ class Recorder:
         if begins and outermost is frame:
             self._outermost[id(frame)] = frame
         worker = id(outermost) not in self._outermost and threading.get_ident() == threading.main_thread().ident
-        if worker or any(function == "<module>" for _, function in stack):
-            return  # a task that ran before, or an import
+        if worker or not _PERIODIC.isdisjoint(stack) or any(function == "<module>" for _, function in stack):
+            return  # a task that ran before, a periodic check, or an import
         if not begins:
             self._records.append({"module": module})
             return

@@ -13,11 +13,14 @@ from kelpie.accounts.identities import Identities
 from kelpie.accounts.organization_database import OrganizationDatabase
 from kelpie.accounts.organization_usage import OrganizationUsages
 from kelpie.accounts.organizations import Organizations
+from kelpie.accounts.providers import Providers
 from kelpie.accounts.stored_data import StoredData
 from kelpie.accounts.users import Users
 from kelpie.agent.inbox.background_runs import BackgroundRuns
 from kelpie.agent.inbox.cancel import Cancellations
 from kelpie.agent.inbox.send import MessageSender
+from kelpie.agent.resources.agent_file_exports import AgentFileExports
+from kelpie.agent.resources.agent_file_imports import AgentFileImports
 from kelpie.agent.resources.agents import Agents
 from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.resources.context_windows import ContextWindows
@@ -33,6 +36,8 @@ from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.pending_approvals import PendingApprovals
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
+from kelpie.agent.templates.migration import Migration
+from kelpie.agent.templates.templates import Templates
 from kelpie.core.access.callers import Caller
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.memory.archives import Archives
@@ -41,7 +46,9 @@ from kelpie.memory.blocks import Blocks
 from kelpie.memory.facts import Facts
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.runtime import Runtime
-from kelpie.tools.registry.mcp_servers import McpServers
+from kelpie.tools.mcp.logins import McpLogins
+from kelpie.tools.mcp.tasks import McpTasks
+from kelpie.tools.registry.mcp_servers import McpServers, ServerRules
 from kelpie.tools.registry.permissions import Permissions
 from kelpie.tools.registry.registry import Tools
 from kelpie.tools.registry.sandbox_configs import SandboxConfigs
@@ -58,8 +65,10 @@ class Api:
         )
         self.world = replace(runtime.world, database=database)
         self.settings = runtime.settings
-        self.models = runtime.models
+        self.models = runtime.models.of(caller.organization_id)
         self.sandbox = runtime.sandbox
+        self.encoded_tools = runtime.encoded_tools
+        self.encoded_messages = runtime.encoded_messages
         self._runtime = runtime
 
     # --- agents --------------------------------------------------------------------------------------------------
@@ -75,6 +84,26 @@ class Api:
             shared.recovery,
             shared.pauses,
             self.settings,
+            shared.piece_size,
+            self.caller,
+        )
+
+    @cached_property
+    def agent_file_exports(self) -> AgentFileExports:
+        return AgentFileExports(self.world, self.settings, self.caller)
+
+    @cached_property
+    def agent_file_imports(self) -> AgentFileImports:
+        shared = self._runtime
+        return AgentFileImports(
+            self.world,
+            self.models,
+            self.settings,
+            self.agents,
+            self.tools,
+            self.mcp_servers,
+            shared.live_agents,
+            shared.staged_agents,
             shared.piece_size,
             self.caller,
         )
@@ -104,6 +133,17 @@ class Api:
     @cached_property
     def tags(self) -> Tags:
         return Tags(self.world.database, self.caller)
+
+    @cached_property
+    def templates(self) -> Templates:
+        return Templates(self.world, self.agent_file_imports, self._runtime.live_agents, self.caller)
+
+    @cached_property
+    def template_migration(self) -> Migration:
+        shared = self._runtime
+        return Migration(
+            self.world, self.settings, self.agents, self.agent_file_imports, shared.live_agents, self.caller
+        )
 
     # --- messages and runs ---------------------------------------------------------------------------------------
 
@@ -182,7 +222,8 @@ class Api:
 
     @cached_property
     def archives(self) -> Archives:
-        return Archives(self.world, self.models, self._runtime.embeddings, self.caller)
+        shared = self._runtime
+        return Archives(self.world, self.models, shared.embeddings, shared.piece_size, self.caller)
 
     @cached_property
     def block_history(self) -> BlockHistory:
@@ -209,7 +250,17 @@ class Api:
 
     @cached_property
     def mcp_servers(self) -> McpServers:
-        return McpServers(self.world, self.caller)
+        shared, settings = self._runtime, self.settings
+        rules = ServerRules(settings.mcp_private, settings.mcp_directories)
+        return McpServers(self.world, shared.mcp_pool, rules, shared.live_agents.reload, self.caller)
+
+    @cached_property
+    def mcp_logins(self) -> McpLogins:
+        return McpLogins(self.world, self._runtime.mcp_pool, self._runtime.mcp_tokens, self.caller)
+
+    @cached_property
+    def mcp_tasks(self) -> McpTasks:
+        return McpTasks(self.world, self._runtime.mcp_pool, self.caller)
 
     @cached_property
     def permissions(self) -> Permissions:
@@ -246,6 +297,10 @@ class Api:
         return Organizations(
             self.world, ensure_builtins, self._runtime.authenticator.forget, self._runtime.share, self.caller
         )
+
+    @cached_property
+    def providers(self) -> Providers:
+        return Providers(self.world, self.models, private=self.settings.provider_private, caller=self.caller)
 
     @property
     def key_rotation(self) -> KeyRotation:

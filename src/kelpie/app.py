@@ -13,6 +13,7 @@ from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.providers import StoredProviders
 from kelpie.accounts.quotas import Quotas
 from kelpie.actors.background import run_forever
 from kelpie.actors.dispatcher import Dispatcher
@@ -26,9 +27,11 @@ from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
 from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.mcp_tasks import McpTaskFollower
 from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
+from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.multi_agent.messaging_tools import MessagingTools
 from kelpie.agent.multi_agent.running_chats import RunningChats
@@ -48,11 +51,17 @@ from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.fairness.processor_time import ProcessorTime
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
+from kelpie.mcp.connections.dialing import Dialer
+from kelpie.mcp.connections.limits import ConnectionLimits
+from kelpie.mcp.connections.pool import ConnectionPool
+from kelpie.mcp.connections.stdio_launcher import StdioLauncher
+from kelpie.mcp.oauth.authorization import OAuthTokens
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
 from kelpie.runtime import Runtime
 from kelpie.sandbox.process import ProcessSandbox
+from kelpie.search.cache import SizedCache
 from kelpie.search.items import NearestItems
 from kelpie.storage.accounts import accounts
 from kelpie.storage.agents import ownership_fence
@@ -67,7 +76,11 @@ from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.code.code_tools import code_tools
 from kelpie.tools.custom.environments import Environments
 from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.tools.mcp.runner import McpToolRunner
+from kelpie.tools.registry.mcp_servers import ServerRules
+from kelpie.tools.registry.mcp_upkeep import McpUpkeep, ReadFile
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
+from kelpie.tools.web.web_tools import web_tools
 from kelpie.world.egress.broker import Broker, LocalBroker, ServeApi
 from kelpie.world.files.data_dir import DataDir
 from kelpie.world.packages.store import Packages
@@ -77,6 +90,8 @@ from kelpie.world.world import World
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 APIS_KEPT = 1024  # an Api is small and cheap to make; this only saves making one for every request
 DAY = 24 * 3600 * MICROS_PER_SECOND
+ENCODED_MESSAGES_BYTES_MAX = 16 * 1024 * 1024
+ENCODED_TOOLS_BYTES_MAX = 8 * 1024 * 1024
 NO_FILES = (
     "The server cannot open further files. Raise its limit on open files (ulimit -n, LimitNOFILE), or lower "
     "KELPIE_CONNECTIONS_MAX."
@@ -101,6 +116,7 @@ class Kelpie:
         data_dir: DataDir | None = None,
         password_kept: str | None = None,
         stream_page: int = BATCHES_READ,
+        mcp_file: ReadFile | None = None,
     ) -> None:
         self.world = world
         self.settings = settings
@@ -115,11 +131,20 @@ class Kelpie:
         self._embedding_task: asyncio.Task[None] | None = None
         self._fact_task: asyncio.Task[None] | None = None
         self._rotation_task: asyncio.Task[None] | None = None
+        self._mcp_task_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
-        self._cleanup = Cleanup(world, settings.stream_kept_s, self.runtime.piece_size, self.runtime.disk_usage)
+        shared = self.runtime
+        self._cleanup = Cleanup(
+            world, settings.stream_kept_s, shared.piece_size, shared.disk_usage, shared.staged_agents
+        )
         expiry = ApprovalExpiry(world, self.runtime.live_agents, settings.approval_s, settings.max_steps)
         self._maintenance = MaintenanceWorker(self.runtime.recovery, self.runtime.memory_changes, self._cleanup, expiry)
+        rules = ServerRules(settings.mcp_private, settings.mcp_directories)
+        self._mcp_file = mcp_file
+        self._mcp_upkeep = McpUpkeep(world, self.runtime.mcp_pool, rules, self.runtime.live_agents.reload)
+        self._mcp_tasks = McpTaskFollower(world, self.runtime.mcp_pool, self.runtime.run_queue)
+        self.runtime.mcp_tool_runner.when_task_begins(self._mcp_tasks.wake)
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
         self.runtime.memory_changes.when_unfinished(self._maintenance.wake)
         world.database.when_in_doubt(self.runtime.recovery.reread_everything)
@@ -134,7 +159,7 @@ class Kelpie:
         stream_page: int,
     ) -> Runtime:
         world, settings = self.world, self.settings
-        models = Models(world, settings, providers, self._share)
+        models = Models(world, settings, providers, self._share, StoredProviders(world))
         embeddings = Embeddings(models, settings, finder)
         authenticator = Authenticator(world, settings, password_kept)
         quotas = Quotas(world.clock, settings.organization_limits)
@@ -146,6 +171,7 @@ class Kelpie:
             rng=world.random,
             limits=_limits(settings),
             observe=_observe,
+            size=lambda activation: activation.bytes,
         )
         run_queue = RunQueue(dispatcher, self._callbacks.wake)
         live_agents = LiveAgents(dispatcher, run_queue)
@@ -154,16 +180,21 @@ class Kelpie:
         callback = ApiCallback(passports, world.clock)  # for code of tools: access to the HTTP API
         environments, sandbox = Environments(packages, self._share), _sandbox(world, settings, self.broker, self._share)
         wait_graph = WaitGraph(settings.sandbox_cells_max, None if sandbox is None else sandbox.slots)
+        mcp_tokens = _mcp_tokens(world, settings)
+        mcp_pool = _mcp_pool(world, settings, sandbox, environments, mcp_tokens)
+        mcp_tool_runner = McpToolRunner(world, mcp_pool)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
             **MessagingTools(world, dispatcher, wait_graph, settings).tools(),
             **code_tools(world, sandbox, callback, environments, settings.workspace_mb_max, disk),
+            **web_tools(world, settings, self._share),
         }
         turn_dependencies = TurnDependencies(
             world=world,
             models=models,
             external=external or custom_tools,
             outside=builtin_tools,
+            mcp_tools=mcp_tool_runner,
             live_agents=live_agents,
             pauses=pauses,
             underway=active_turns,
@@ -190,6 +221,7 @@ class Kelpie:
             memory_gate=gate,
             memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release, piece_size),
             piece_size=piece_size,
+            staged_agents=StagedAgents(),
             passports=passports,
             key_rotation=KeyRotation(world),
             dispatcher=dispatcher,
@@ -204,6 +236,11 @@ class Kelpie:
             turn_dependencies=turn_dependencies,
             sandbox=sandbox,
             custom_tools=custom_tools,
+            encoded_messages=SizedCache(ENCODED_MESSAGES_BYTES_MAX),
+            encoded_tools=SizedCache(ENCODED_TOOLS_BYTES_MAX),
+            mcp_pool=mcp_pool,
+            mcp_tool_runner=mcp_tool_runner,
+            mcp_tokens=mcp_tokens,
             stream_page=stream_page,
         )
 
@@ -242,6 +279,9 @@ class Kelpie:
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
+        self._mcp_task_task = asyncio.create_task(run_forever(self._mcp_tasks.run, "tasks of MCP servers"))
+        if self._mcp_file is not None:
+            await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
             rotation = runtime.key_rotation.run
             self._rotation_task = asyncio.create_task(run_forever(rotation, "rotation of the encryption key"))
@@ -265,13 +305,17 @@ class Kelpie:
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
-        for task in (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task):
+        background = (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task)
+        for task in (*background, self._mcp_task_task):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()
         await runtime.dispatcher.close(drain_s)
         if self._callback_task is not None:
             self._callback_task.cancel()
+        await self._mcp_upkeep.close()
+        await runtime.mcp_pool.close()
+        await runtime.mcp_tokens.close()
         if runtime.custom_tools is not None:
             await runtime.custom_tools.close()
         if runtime.sandbox is not None:
@@ -318,6 +362,7 @@ def _limits(settings: Settings) -> ActorLimits:
     return ActorLimits(
         mailbox_size=settings.mailbox_size,
         hot_max=settings.hot_agents_max,
+        hot_bytes_max=settings.hot_bytes_max,
         idle_s=settings.idle_s,
         place_wait_s=settings.hot_wait_s,
         activate_s=settings.load_s,
@@ -339,6 +384,36 @@ def _sandbox(world: World, settings: Settings, broker: Broker, share: Organizati
         memory_bytes=settings.sandbox_memory_mb_max * MEGABYTE or world.memory_bytes // 4 * 3,
         share=share,
     )
+
+
+def _mcp_tokens(world: World, settings: Settings) -> OAuthTokens:
+    limits = _mcp_limits(settings).transport
+    return OAuthTokens(world, limits, settings.mcp_private, (settings.mcp_public_url or "").rstrip("/"))
+
+
+def _mcp_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        connect_s=settings.mcp_connect_s,
+        read_s=settings.mcp_read_s,
+        call_s=settings.mcp_call_s,
+        answer_bytes=round(settings.mcp_answer_mb * MEGABYTE),
+        failures_max=settings.mcp_failures_max,
+        retry_s=settings.mcp_retry_s,
+        idle_s=settings.mcp_idle_s,
+        processes_max=settings.mcp_processes_max,
+    )
+
+
+def _mcp_pool(
+    world: World,
+    settings: Settings,
+    sandbox: ProcessSandbox | None,
+    environments: Environments,
+    tokens: OAuthTokens,
+) -> ConnectionPool:
+    launcher = StdioLauncher(sandbox, environments, settings.mcp_directories, settings.tool_memory_mb or None)
+    dialer = Dialer(world.http, launcher, settings.mcp_private, tokens.of)
+    return ConnectionPool(dialer, _mcp_limits(settings), world.clock)
 
 
 def _tracing(settings: Settings) -> Tracing | None:

@@ -1,18 +1,22 @@
 """Kelpie on this machine: its clock, network, processes and disk as the adapters of the ports in `world`."""
 
+import os
 import random
+from functools import partial
 from pathlib import Path
 
 from kelpie.agent.definition.creation import check_timezone
 from kelpie.app import Kelpie
 from kelpie.core.errors import ConfigurationError, InvalidInput
-from kelpie.core.settings.settings import Settings
+from kelpie.core.settings.settings import SECRET_VARIABLES, Settings
+from kelpie.core.tools.mcp_servers import McpConfig
 from kelpie.observe import logs
+from kelpie.tools.mcp.server_file import read_servers
 from kelpie.world import machine
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
-from kelpie.world.files import password_file
+from kelpie.world.files import json_file, password_file
 from kelpie.world.files.data_dir import DataDir, absolute_path, restrict_database
 from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.uploads import DirectoryUploads
@@ -63,7 +67,12 @@ def open_kelpie(settings: Settings) -> Kelpie:
         http=NetworkHttp(),
         processes=SystemProcesses(),
         uploads=uploads,
-        embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
+        embedder=MiniLm(
+            settings.embedding_dir,
+            data_dir.path / "models",
+            precision=settings.embedding_precision,
+            idle_s=settings.embedding_idle_s,
+        ),
         cells=BubblewrapCells(
             kept=data_dir.path / "isolation.json",
             lowered=_warn_of_missing_isolation if settings.sandbox_isolation == "none" else None,
@@ -79,7 +88,13 @@ def open_kelpie(settings: Settings) -> Kelpie:
         packages=_packages(world, settings, data_dir.path),
         data_dir=data_dir,
         password_kept=password_file.read(data_dir.path),
+        mcp_file=partial(_mcp_servers, settings.mcp_file) if settings.mcp_file else None,
     )
+
+
+def _mcp_servers(path: str) -> dict[str, McpConfig]:
+    """The servers of the operator's file. Raises InvalidInput."""
+    return read_servers(json_file.read(absolute_path(path)), os.environ, SECRET_VARIABLES)
 
 
 def _keyring(settings: Settings, data_dir: DataDir) -> Keyring:

@@ -3,6 +3,7 @@
 Nothing in here knows a caller: `api.Api` decides what a caller may reach.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from kelpie.accounts.authentication import Authenticator
@@ -18,19 +19,25 @@ from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
+from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
+from kelpie.core.encoded_json import EncodedJson
 from kelpie.core.settings.settings import Settings
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.fairness.processor_time import ProcessorTime
 from kelpie.llm.routing.models import Models
+from kelpie.mcp.connections.pool import ConnectionPool
+from kelpie.mcp.oauth.authorization import OAuthTokens
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
+from kelpie.search.cache import SizedCache
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.tools.mcp.runner import McpToolRunner
 from kelpie.world.world import World
 
 
@@ -50,6 +57,7 @@ class Runtime:
     memory_gate: MemoryGate
     memory_changes: MemoryChanges
     piece_size: PieceSize  # of long writes
+    staged_agents: StagedAgents
     passports: Passports  # of the code of tools that runs now
     key_rotation: KeyRotation
     dispatcher: Dispatcher[Activation]
@@ -64,4 +72,9 @@ class Runtime:
     turn_dependencies: TurnDependencies
     sandbox: ProcessSandbox | None
     custom_tools: CustomToolRunner | None
+    encoded_messages: SizedCache[Hashable, EncodedJson]  # by version and by the format that a client asked for
+    encoded_tools: SizedCache[tuple[str, int, int], EncodedJson]  # by id, version and time of the last change
+    mcp_pool: ConnectionPool
+    mcp_tool_runner: McpToolRunner
+    mcp_tokens: OAuthTokens
     stream_page: int  # batches of a stored stream that a follower reads at once

@@ -32,7 +32,7 @@ def refused_well(answer: httpx.Response, case: Case) -> None:
     assert answer.headers["x-request-id"]
     body = answer.json()
     assert isinstance(body["detail"], str) and body["detail"]
-    assert body.keys() <= {"detail", "message", "trace_id", "examples"}, body
+    assert body.keys() <= {"detail", "message", "trace_id", "examples", "code"}, body
     assert "Traceback" not in answer.text and "sqlalchemy" not in answer.text.lower()
     assert len(answer.content) < 5000, "an answer that echoes what it refuses"
     for word in case.says:

@@ -128,6 +128,9 @@ async def test_iterating_a_list_returns_each_message_once_in_both_orders(client:
     assert await page(order="asc", after=ids[2]) == ids[1::-1], "Letta Code: newer"
     for after, before in ((ids[1], ids[4]), (ids[4], ids[1])):
         assert await page(order="desc", after=after, before=before) == ids[2:4]
+    older = [one.id for one in await every(listed(thread, limit=2, order="desc", before=ids[2]))]
+    assert set(older) == set(ids[3:]) and len(older) > len(ids[3:]), "the SDK goes on from the newest: it repeats some"
+    assert [one.id for one in await every(listed(thread, limit=2, order="desc", after=ids[2]))] == ids[3:]
 
 
 @pytest.fixture(scope="module")

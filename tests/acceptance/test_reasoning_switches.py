@@ -89,6 +89,9 @@ def seen(http: httpx.Client, model: WireModel, agent: dict[str, Any]) -> tuple[s
     listed, ran = own, http.get(f"/v1/runs/{run_id}/messages").json()
     kinds = [{each["message_type"] for each in way} & {*THOUGHTS} for way in (sent["messages"], streamed, listed, ran)]
     assert all(each == kinds[0] for each in kinds), kinds
+    for way in (sent["messages"], streamed, listed, ran):  # these models disclose nothing of what they hide
+        hidden = [each for each in way if each["message_type"] == "hidden_reasoning_message"]
+        assert {(each["state"], each["hidden_reasoning"]) for each in hidden} <= {("omitted", None)}
     ids = {(each["id"], each["otid"]) for each in streamed if each["message_type"] in (*THOUGHTS, "assistant_message")}
     assert ids <= {(each["id"], each["otid"]) for each in own}  # a preview is the message that was stored
     asked = ["thinking" in schema["properties"] for body in model.asked for schema in schemas(body).values()]

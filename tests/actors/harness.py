@@ -57,6 +57,7 @@ class Harness:
         self.live: dict[str, Handler] = {}
         self.loading: dict[str, None] = {}
         self.wrong: list[str] = []
+        self.sizes: dict[str, int] = {}  # of handlers, in bytes
         self.dispatcher = Dispatcher[Handler](
             activate=self._activate,
             deactivate=self._deactivate,
@@ -64,6 +65,7 @@ class Harness:
             rng=random.Random(loop.seed),
             limits=limits,
             observe=self._observe,
+            size=lambda handler: self.sizes.get(handler.key, 0),
         )
 
     async def _activate(self, key: str) -> Handler:

@@ -109,6 +109,45 @@ async def test_the_least_recently_used_idle_key_makes_room(harness: Harness) -> 
     assert harness.dispatcher.handler("a") is not None
 
 
+@seeded(hot_bytes_max=100)
+async def test_the_least_recently_used_idle_keys_go_when_all_have_too_many_bytes(harness: Harness) -> None:
+    harness.sizes |= {"a": 40, "b": 40, "c": 40, "d": 10}
+    for key in ("a", "b", "a", "d"):
+        await harness.until_hot(key)
+    assert harness.unloaded == [] and harness.dispatcher.counts().hot_bytes == 90
+    await harness.dispatcher.submit("c", "default", ignore)
+    await harness.until(lambda: harness.unloaded == ["b"])
+    assert "too many bytes" in next(t.reason for t in harness.seen if t.after is ActivationState.stopping)
+    assert harness.dispatcher.counts().hot_bytes == 90
+    await harness.dispatcher.release("a")
+    assert harness.dispatcher.counts().hot_bytes == 50
+
+
+@seeded(hot_bytes_max=100)
+async def test_a_key_larger_than_the_bound_stays_until_another_is_used(harness: Harness) -> None:
+    harness.sizes |= {"a": 1000, "b": 1}
+    await harness.until_hot("a")
+    await harness.until_hot("a")
+    assert harness.unloaded == [] and harness.loads == ["a"]
+    await harness.dispatcher.submit("b", "default", ignore)
+    await harness.until(lambda: harness.unloaded == ["a"])
+    assert harness.dispatcher.counts().hot_bytes == 1
+
+
+@seeded(hot_bytes_max=10)
+async def test_a_busy_key_is_never_put_away_for_its_bytes(harness: Harness) -> None:
+    harness.sizes |= {"a": 1000, "b": 1000, "c": 1000}
+    await harness.until_hot("a")
+    job = HeldJob("done")
+    reply = harness.dispatcher.submit("a", "default", job)
+    await job.began.wait()
+    await harness.dispatcher.submit("b", "default", ignore)
+    await harness.dispatcher.submit("c", "default", ignore)
+    await harness.until(lambda: harness.unloaded == ["b"])
+    job.go.set()
+    assert await reply == "done"
+
+
 @seeded(hot_max=2)
 async def test_a_busy_key_is_never_put_away_for_another(harness: Harness) -> None:
     job = HeldJob("done")

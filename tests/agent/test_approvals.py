@@ -218,6 +218,20 @@ async def test_answers_may_come_one_by_one_when_they_say_so(rig):
     await well_formed(rig, agent.id)
 
 
+async def test_a_part_of_the_answers_that_comes_again_adds_nothing(rig):
+    agent = await make(rig)
+    rig.model.script = [says("", append("tea"), append("coffee"))]
+    await rig.say(agent.id, "go")
+    await answer(rig, agent.id, ApprovalDecision("call_1", True), partial=True)
+    before = await rig.kelpie.api().histories.messages(agent.id, MessageQuery())
+    events = await answer(rig, agent.id, ApprovalDecision("call_1", True), partial=True)
+    assert ended(events).stop_reason is StopReason.requires_approval
+    assert await rig.kelpie.api().histories.messages(agent.id, MessageQuery()) == before
+    events = await answer(rig, agent.id, ApprovalDecision("call_0", True))
+    assert [result.ok for result in returned(events)] == [True, True]
+    await well_formed(rig, agent.id)
+
+
 async def test_the_same_answer_again_tells_the_same_and_runs_nothing(rig):
     agent = await make(rig)
     rig.model.script = [says("", append())]

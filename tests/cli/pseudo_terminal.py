@@ -58,7 +58,7 @@ class Terminal:
         rest = self._kept
         while True:
             try:
-                data = self._wait()
+                data = self._wait(rest)
             except OSError:  # the other end is closed
                 break
             if not data:
@@ -76,14 +76,14 @@ class Terminal:
                 self._kept = text[place:].encode()
                 return text[:place]
             try:
-                data = self._wait()
+                data = self._wait(seen)
             except OSError:
                 raise AssertionError(f"the command ended, and {mark!r} did not come after {text!r}") from None
             assert data, f"{mark!r} did not come after {text!r}"
             seen += data
 
-    def _wait(self) -> bytes:
-        assert select.select([self.master], [], [], DEADLINE_S)[0], f"nothing came after {self._kept!r}"
+    def _wait(self, seen: bytes) -> bytes:
+        assert select.select([self.master], [], [], DEADLINE_S)[0], f"nothing came after {seen!r}"
         return os.read(self.master, 4096)
 
 

@@ -5,9 +5,9 @@ import pytest
 from kelpie.cli.chat.conversation import Conversation
 from kelpie.cli.commands.conversations.chat import chat
 from kelpie.world.http.cli_client import Client
-from tests.cli.dropping_proxy import dropping_proxy
 from tests.cli.fake_server import fake_server, sse
 from tests.cli.live import Live
+from tests.cutting_proxy import cutting_proxy
 
 LONG = " ".join(f"word{place}" for place in range(60))
 RUN = "run-11111111-1111-4111-8111-111111111111"
@@ -28,21 +28,21 @@ def test_a_stream_that_breaks_goes_on_after_the_last_frame(
     running: Live, agent: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = f'!script [{{"text": "{LONG}"}}]'
-    with dropping_proxy(running.port) as proxy:
+    with cutting_proxy(running.url) as proxy:
         proxy.cuts = {"/messages/stream": [3000], "/v1/runs/": [4000, 2500]}
         assert chat(Client(proxy.url), agent, message) == 0
     captured = capsys.readouterr()
     assert captured.out == f"{LONG}\n", "every word once, in order"
     assert captured.err.count("Connection lost. Reconnecting ...") == 3
-    assert sum("/messages/stream" in part for part in proxy.asked) == 1
+    assert len(proxy.asked("POST", "/messages/stream")) == 1
     assert said(running, agent) == [message], "and the message was sent once"
 
 
 def test_a_request_whose_answer_is_lost_is_sent_again_and_played_once(
     running: Live, agent: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with dropping_proxy(running.port) as proxy:
-        proxy.cuts = {"/messages/stream": [150]}  # the head of the answer, and no frame
+    with cutting_proxy(running.url) as proxy:
+        proxy.cuts = {"/messages/stream": [0]}  # the headers of the answer, and no frame
         assert chat(Client(proxy.url), agent, "hello once") == 0
     assert capsys.readouterr().out.count("\n") == 1
     assert said(running, agent) == ["hello once"]
@@ -52,11 +52,11 @@ def test_a_key_for_some_agents_resumes_with_the_same_request(
     running: Live, agent: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = running.json("keys", "create", "narrow", "--agent", agent)["key"]
-    with dropping_proxy(running.port) as proxy:
+    with cutting_proxy(running.url) as proxy:
         proxy.cuts = {"/messages/stream": [3000]}
         assert chat(Client(proxy.url, credential=key), agent, f'!script [{{"text": "{LONG}"}}]') == 0
     assert capsys.readouterr().out == f"{LONG}\n"
-    assert len([each for each in proxy.asked if "/messages/stream" in each]) == 2
+    assert len(proxy.asked("POST", "/messages/stream")) == 2
 
 
 def test_a_turn_is_cancelled_also_before_its_first_frame_has_arrived(running: Live, agent: str) -> None:

@@ -63,5 +63,7 @@ def test_the_sandbox_alone_is_attacked_without_a_server(tmp_path: Path) -> None:
         done = place.kelpie("doctor", "--isolation", "--json")
     told = json.loads(done.stdout)
     assert done.returncode == (0 if told["sandbox"] == "process" else 1)
-    assert told["checks"][0]["name"] == "a cell starts" and told["checks"][0]["works"] is (told["sandbox"] is not None)
+    assert told["checks"][0]["name"] == "the sandbox starts" and told["checks"][0]["works"] is (
+        told["sandbox"] is not None
+    )
     assert all(each["remedy"] for each in told["checks"] if not each["works"])

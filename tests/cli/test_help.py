@@ -1,5 +1,7 @@
 """Every command explains itself, says how it is called, completes in the shell, and can print what it lists as JSON."""
 
+import os
+import pty
 import shlex
 import shutil
 import subprocess
@@ -12,12 +14,15 @@ from typer.main import get_command
 
 from kelpie.cli import app
 from tests.cli.live import BIN
+from tests.cli.pseudo_terminal import plain
 
 # What these print is a sentence about what they did, or a conversation; everything else can print JSON.
 NO_JSON = {
+    "mcp serve",  # it speaks nothing but JSON
     "version", "server start", "server restart", "server stop", "demo", "agents delete", "models pull",
     "models remove", "keys revoke", "blocks edit", "blocks attach", "blocks detach", "tools attach", "tools detach",
-    "tools delete", "config set", "config unset", "config path", "config edit",
+    "tools delete", "templates delete", "config set", "config unset", "config path", "config edit",
+    "mcp login", "mcp remove",
 }  # fmt: skip
 SHELL_OPERATORS = ("|", "||", "<", ">", "&&")
 
@@ -148,3 +153,63 @@ def test_usage_errors_have_their_own_code() -> None:
         done = kelpie(*arguments)
         assert (done.returncode, done.stdout) == (2, ""), arguments
         assert done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("agents lst", "No such command 'lst'. Did you mean 'list'? See `kelpie agents --help`."),
+        (
+            "agents create x --tol y",
+            "No such option '--tol'. Did you mean '--tool'? See `kelpie agents create --help`.",
+        ),
+        ("agents create x --foo", "No such option '--foo'. See `kelpie agents create --help`."),
+        ("agents show", "Missing argument 'AGENT'. See `kelpie agents show --help`."),
+        ("agents show a b c", "Too many arguments: b c. See `kelpie agents show --help`."),
+        ("chat --message", "Option '--message' requires an argument. See `kelpie chat --help`."),
+        ("chat --new --conversation x", "--new and --conversation exclude each other. See `kelpie chat --help`."),
+        (
+            "agents list --limit x",
+            "Invalid value for '--limit' / '-n': 'x' is not a whole number. See `kelpie agents list --help`.",
+        ),
+    ],
+)
+def test_a_usage_error_is_one_plain_line(typed: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.app(typed.split()) == 2
+    assert capsys.readouterr() == ("", f"kelpie: {told}\n")
+
+
+def at_a_real_terminal(*arguments: str) -> str:
+    """What a command writes to a terminal, without colours. A fork would have decided about its form before."""
+    master, slave = pty.openpty()
+    env = {"PATH": str(BIN), "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen([str(BIN / "kelpie"), *arguments], env=env, stdin=slave, stdout=slave, stderr=slave):
+        os.close(slave)
+        shown = b""
+        while data := _read(master):
+            shown += data
+    os.close(master)
+    return plain(shown.decode())
+
+
+def _read(master: int) -> bytes:
+    try:
+        return os.read(master, 65536)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_a_usage_error_at_a_terminal_is_the_same_plain_line() -> None:
+    told = "kelpie: No such command 'lst'. Did you mean 'list'? See `kelpie agents --help`.\n"
+    assert at_a_real_terminal("agents", "lst") == told
+
+
+def test_help_at_a_terminal_shows_no_value_for_a_flag_and_no_type() -> None:
+    shown = at_a_real_terminal("agents", "list", "--help")
+    assert "NUMBER" in shown and "JSON " not in shown and "bool" not in shown
+    assert "bool" not in at_a_real_terminal("--help")
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    done = kelpie("agents")
+    assert (done.returncode, done.stdout) == (2, "") and "Usage: kelpie agents" in done.stderr

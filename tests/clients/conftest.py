@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.conftest import model, server
 from tests.acceptance.served import Served
-from tests.clients.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.cutting_proxy import CuttingProxy, cutting_proxy
 
 __all__ = ["model", "proxy", "server"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from letta_client import Letta
 
-from tests.acceptance.served import Served
+from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import ANTHROPIC, Call, WireModel
-from tests.clients.cutting_proxy import CuttingProxy
-from tests.clients.letta_code import VERSIONS, Event, Session, ran, session
+from tests.clients.letta_code import NEW, OLD, VERSIONS, Event, Session, ran, session
+from tests.cutting_proxy import CuttingProxy
 
 HELLO = "Hello from the model"
 QUESTIONS, ANSWERS = ("first", "second", "third"), ("one", "two", "three")
@@ -135,3 +135,66 @@ def test_a_transcript_has_every_message_once(
     lines = out.read_text().splitlines()
     assert sorted(set(lines) & WORDS) == sorted(word for word in lines if word in WORDS) == sorted(WORDS)
     assert len(proxy.asked("GET", "/messages")) == -(-len(said) // 3)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_commands_for_agents_and_messages(version: str, tmp_path: Path, server: Served, model: WireModel) -> None:
+    """They print what the server answers, as JSON."""
+    home = tmp_path / "home"
+
+    def told(*arguments: str) -> Any:
+        return json.loads(ran(version, home, server.url, *arguments))
+
+    model.will("In the green tin.")
+    name = f"clerk {version}"
+    with Letta(base_url=server.url, api_key="none") as client:
+        agent = client.agents.create(name=name, model=ANTHROPIC, tags=["shop", version], include_base_tools=False)
+        client.agents.messages.create(agent.id, messages=[{"role": "user", "content": "where is the oolong?"}])
+        listed = told("agents", "list", "--query", name, "--tags", f"shop,{version}", "--match-all-tags")
+        assert [each["id"] for each in listed["body"]] == [agent.id]
+        made = told("agents", "create", "--name", f"made {version}", "--model", ANTHROPIC)
+        found = client.agents.retrieve(made["id"])
+        assert (found.name, found.model) == (f"made {version}", ANTHROPIC)
+    said = told("messages", "list", "--agent", agent.id, "--order", "asc")
+    assert [each["content"] for each in said if each["message_type"] != "system_message"] == [
+        "where is the oolong?",
+        "In the green tin.",
+    ]
+    for place in (("--agent", agent.id), ("--all-agents",)):
+        first = told("messages", "search", "--query", "oolong", *place)[0]
+        assert "oolong" in first["content"]
+
+
+def test_letta_code_makes_an_agent_from_a_file(tmp_path: Path, server: Served, model: WireModel) -> None:
+    """Only the old version imports files. It leaves the messages out."""
+    file = tmp_path / "clerk.af"
+    with Letta(base_url=server.url, api_key="none") as client:
+        block = {"label": "human", "value": "Name: Bob"}
+        agent = client.agents.create(name="filed", model=ANTHROPIC, memory_blocks=[block], include_base_tools=False)
+        model.will("Noted.")
+        client.agents.messages.create(agent.id, messages=[{"role": "user", "content": "a secret word"}])
+        file.write_text(client.agents.export_file(agent.id))
+        model.will(HELLO)
+        command = ("-p", "--import", str(file), "--no-memfs", "--output-format", "json", "hello")
+        result = json.loads(ran(OLD, tmp_path / "home", server.url, *command))
+        assert (result["subtype"], result["result"]) == ("success", HELLO)
+        copy = client.agents.retrieve(result["agent_id"], include=["agent.blocks"])
+    assert copy.id != agent.id
+    assert "Name: Bob" in [each.value for each in copy.blocks]
+    assert "Name: Bob" in _told(model) and "a secret word" not in _told(model)
+
+
+def test_letta_code_connects_a_provider(tmp_path: Path, model: WireModel) -> None:
+    """The old version cannot do this without a terminal, with any server."""
+    command = ("connect", "openai-compatible", "--base-url", f"{model.url}/v1", "--api-key", "sk-own")
+    with (
+        served(tmp_path / "data", KELPIE_PROVIDER_PRIVATE="true") as server,
+        Letta(base_url=server.url, api_key="none") as client,
+    ):
+        assert "lc-openai-compatible" in ran(NEW, tmp_path / "home", server.url, *command)
+        handles = [each.handle for each in client.models.list()]
+        own = next(each for each in handles if each is not None and each.startswith("lc-openai-compatible/"))
+        agent = client.agents.create(model=own, include_base_tools=False)
+        model.will(HELLO)
+        answer = client.agents.messages.create(agent.id, messages=[{"role": "user", "content": "hello"}])
+        assert [each.content for each in answer.messages if each.message_type == "assistant_message"] == [HELLO]

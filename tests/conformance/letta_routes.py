@@ -5,32 +5,17 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-MEANING, MCP, FILES, SCHEDULES = 13, 12, 14, 16  # the issues that bring the engine; agent files come with 13
+FILES, SCHEDULES = 14, 16  # the issues that bring the engine
 
-_FILES = ("folders.", "agents.folders.", "agents.files.", "templates.", "agents.export_file", "agents.import_file")
-_LATER_SDK = {
-    "mcp_servers.refresh": MCP,
-    "mcp_servers.tools.retrieve": MCP,
-    "mcp_servers.tools.run": MCP,
-}
+_FILES = ("folders.", "agents.folders.", "agents.files.")
+_LATER_SDK: dict[str, int] = {}
 _LATER_PATHS = {
-    "/v1/embeddings/total_storage_size": MEANING,
-    "/v1/mcp-servers/connect/{mcp_server_id}": MCP,
-    "/v1/tools/mcp/oauth/callback": MCP,
-    "/v1/tools/mcp/servers/connect": MCP,
-    "/v1/tools/mcp/servers/test": MCP,
-    "/v1/tools/mcp/servers/{mcp_server_name}/resync": MCP,
-    "/v1/tools/mcp/servers/{mcp_server_name}/tools": MCP,
-    "/v1/tools/mcp/servers/{mcp_server_name}/tools/{tool_name}/execute": MCP,
-    "/v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}": MCP,
     "/v1/chat/completions": FILES,
-    "/v1/agents/{agent_id}/export": FILES,
 }
 _LATER_PREFIXES = {
     "/v1/folders/": FILES,
     "/v1/sources/": FILES,
     "/v1/agents/{agent_id}/sources": FILES,
-    "/v1/providers/": FILES,
     "/v1/agents/{agent_id}/schedule": SCHEDULES,
     "/v1/messages/batches": SCHEDULES,
 }
@@ -40,12 +25,14 @@ _NOT_MEANT = {
     "/v1/anthropic/": _VENDOR,
     "/v1/zai/": _VENDOR,
     "/v1/git/": "git-backed memory of Letta's cloud: blocks have a history of their own",
-    "/v1/environments": "remote devices of Letta's cloud",
+    "/v1/environments/{connection_id}/messages": "no device is connected to the server: send to the agent",
     "/v1/voice-beta/": "retired by Letta, which answered 410",
     "/v1/tools/generate-tool": "a model would write unreviewed tools: write the source and register it",
     "/v1/sandbox-config/local/recreate-venv": "each set of packages has its own directory, so nothing needs recreating",
     "/v1/sandbox-config/e2b/": "a cloud sandbox: tools run on the machine of the server",
 }
+_NOT_FOUND = ("/v1/environments/",)  # refused with 404, because other parts of the resource are there
+_RETIRED = ("/v1/voice-beta/",)
 
 
 @dataclass(frozen=True)
@@ -73,6 +60,13 @@ class Route:
     def not_meant(self) -> str | None:
         """Why Kelpie does not mean to have it."""
         return next((why for start, why in _NOT_MEANT.items() if self.path.startswith(start)), None)
+
+    @property
+    def refusal(self) -> int:
+        """The status of its refusal, where it is not meant."""
+        if self.path.startswith(_RETIRED):
+            return 410
+        return 404 if self.path.startswith(_NOT_FOUND) else 501
 
 
 def letta_routes() -> list[Route]:

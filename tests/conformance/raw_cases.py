@@ -10,6 +10,7 @@ HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 STDIO = {"type": "stdio", "command": "true", "args": []}
 # Where another status than 200, 201 or 204 is right.
 STATUS = {
+    "GET /v1/tools/mcp/oauth/callback": 400,
     "PATCH /v1/agents/{agent_id}/messages/{message_id}": 405,
     "PATCH /v1/groups/{group_id}/messages/{message_id}": 405,
     # Nothing makes a job yet; tests/server/test_groups_api.py puts some there.
@@ -65,6 +66,10 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     "POST /v1/agents/messages/search": lambda t: ("/v1/agents/messages/search", {"json": {"query": "rain"}}),
     "GET /v1/agents/{agent_id}/context": lambda t: (f"/v1/agents/{t.talked.agent}/context", {}),
     "GET /v1/agents/{agent_id}/core-memory": lambda t: (f"/v1/agents/{t.agent()}/core-memory", {}),
+    "POST /v1/agents/{agent_id}/export": lambda t: (
+        f"/v1/agents/{t.agent()}/export",
+        {"json": {"skills": [{"name": "s", "files": {"SKILL.md": "text"}}], "scrub_messages": True}},
+    ),
     "POST /v1/agents/{agent_id}/generate": lambda t: (
         f"/v1/agents/{t.agent()}/generate",
         {"json": {"prompt": "Say hi"}},
@@ -106,6 +111,7 @@ CASES: dict[str, Callable[[Things], Asked]] = {
         {},
     ),
     # --- templates' rows
+    "GET /v1/embeddings/total_storage_size": lambda t: ("/v1/embeddings/total_storage_size", {}),
     "POST /v1/_internal_search/cache-warm": lambda t: (
         "/v1/_internal_search/cache-warm",
         {"json": {"collection": "messages", "scope": {}}},
@@ -200,6 +206,15 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_JOB}", {}),
     "PATCH /v1/jobs/{job_id}/cancel": lambda t: (f"/v1/jobs/{_JOB}/cancel", {}),
     "DELETE /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_JOB}", {}),
+    # --- providers
+    "GET /v1/providers/": lambda t: ("/v1/providers/", {}),
+    "POST /v1/providers/": lambda t: ("/v1/providers/", {"json": {"name": t.word(), **t.provider_body()}}),
+    "POST /v1/providers/check": lambda t: ("/v1/providers/check", {"json": t.provider_body()}),
+    "GET /v1/providers/{provider_id}": lambda t: (f"/v1/providers/{t.provider()}", {}),
+    "PATCH /v1/providers/{provider_id}": lambda t: (f"/v1/providers/{t.provider()}", {"json": {"api_key": "sk-other"}}),
+    "DELETE /v1/providers/{provider_id}": lambda t: (f"/v1/providers/{t.provider()}", {}),
+    "POST /v1/providers/{provider_id}/check": lambda t: (f"/v1/providers/{t.provider()}/check", {}),
+    "PATCH /v1/providers/{provider_id}/refresh": lambda t: (f"/v1/providers/{t.provider()}/refresh", {}),
     # --- tools, MCP servers, sandboxes
     "POST /v1/tools/add-base-tools": lambda t: ("/v1/tools/add-base-tools", {}),
     "GET /v1/tools/count": lambda t: ("/v1/tools/count", {}),
@@ -207,6 +222,32 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     "POST /v1/tools/run": lambda t: ("/v1/tools/run", {"json": {"source_code": SOURCE, "args": {"text": "x"}}}),
     "GET /v1/tools/mcp/servers": lambda t: ("/v1/tools/mcp/servers", {}),
     "PUT /v1/tools/mcp/servers": lambda t: ("/v1/tools/mcp/servers", {"json": {"server_name": t.word(), **STDIO}}),
+    "GET /v1/mcp-servers/connect/{mcp_server_id}": lambda t: (f"/v1/mcp-servers/connect/{t.mcp_tool()[0]}", {}),
+    "GET /v1/tools/mcp/oauth/callback": lambda t: ("/v1/tools/mcp/oauth/callback?state=unknown&code=x", {}),
+    "POST /v1/tools/mcp/servers/connect": lambda t: (
+        "/v1/tools/mcp/servers/connect",
+        {"json": {"server_name": "s", "type": "streamable_http", "server_url": t.mcp_url}},
+    ),
+    "POST /v1/tools/mcp/servers/test": lambda t: (
+        "/v1/tools/mcp/servers/test",
+        {"json": {"server_name": "s", "type": "streamable_http", "server_url": t.mcp_url}},
+    ),
+    "POST /v1/tools/mcp/servers/{mcp_server_name}/resync": lambda t: (
+        f"/v1/tools/mcp/servers/{t.mcp_server_named()[0]}/resync",
+        {},
+    ),
+    "GET /v1/tools/mcp/servers/{mcp_server_name}/tools": lambda t: (
+        f"/v1/tools/mcp/servers/{t.mcp_server_named()[0]}/tools",
+        {},
+    ),
+    "POST /v1/tools/mcp/servers/{mcp_server_name}/tools/{tool_name}/execute": lambda t: (
+        "/v1/tools/mcp/servers/{}/tools/{}/execute".format(*t.mcp_server_named()),
+        {"json": {"args": {}}},
+    ),
+    "POST /v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}": lambda t: (
+        "/v1/tools/mcp/servers/{}/{}".format(*t.mcp_server_named()),
+        {},
+    ),
     "DELETE /v1/tools/mcp/servers/{mcp_server_name}": lambda t: (f"/v1/tools/mcp/servers/{t.old_mcp_server()}", {}),
     "PATCH /v1/tools/mcp/servers/{mcp_server_name}": lambda t: (
         f"/v1/tools/mcp/servers/{t.old_mcp_server()}",

@@ -7,6 +7,7 @@ from tests.conformance.things import MODEL, SOURCE, STDIO, Things
 
 Case = Callable[[Any, Things], Any]
 UNKNOWN = "00000000-0000-4000-8000-000000000001"
+AGENT_FILE = b'{"agents": [{"id": "agent-0", "name": "Ann", "messages": []}]}'
 HELLO = [{"role": "user", "content": "hello"}]
 
 
@@ -26,7 +27,7 @@ CASES: dict[str, Case] = {
     "agents.delete": lambda sdk, t: sdk.agents.delete(t.agent()),
     "agents.recompile": lambda sdk, t: sdk.agents.recompile(t.agent(), dry_run=True),
     "agents.export_file": lambda sdk, t: sdk.agents.export_file(t.agent()),
-    "agents.import_file": lambda sdk, t: sdk.agents.import_file(file=b"{}"),
+    "agents.import_file": lambda sdk, t: sdk.agents.import_file(file=AGENT_FILE, model=MODEL),
     "agents.archives.attach": lambda sdk, t: sdk.agents.archives.attach(t.archive(), agent_id=t.agent()),
     "agents.archives.detach": lambda sdk, t: _two(
         t.agent_with_archive(), lambda agent, archive: sdk.agents.archives.detach(archive, agent_id=agent)
@@ -144,16 +145,18 @@ CASES: dict[str, Case] = {
     "mcp_servers.create": lambda sdk, t: sdk.mcp_servers.create(server_name=t.word(), config=STDIO),
     "mcp_servers.delete": lambda sdk, t: sdk.mcp_servers.delete(t.mcp_server()),
     "mcp_servers.list": lambda sdk, t: (t.mcp_server(), sdk.mcp_servers.list())[1],
-    "mcp_servers.refresh": lambda sdk, t: sdk.mcp_servers.refresh(t.mcp_server()),
+    "mcp_servers.refresh": lambda sdk, t: sdk.mcp_servers.refresh(t.mcp_tool()[0]),
     "mcp_servers.retrieve": lambda sdk, t: sdk.mcp_servers.retrieve(t.mcp_server()),
     "mcp_servers.update": lambda sdk, t: sdk.mcp_servers.update(
         t.mcp_server(), config={"mcp_server_type": "stdio", "command": "false", "args": ["x"]}, server_name=t.word()
     ),
-    "mcp_servers.tools.list": lambda sdk, t: sdk.mcp_servers.tools.list(t.mcp_server()),
-    "mcp_servers.tools.retrieve": lambda sdk, t: sdk.mcp_servers.tools.retrieve(
-        f"tool-{UNKNOWN}", mcp_server_id=t.mcp_server()
+    "mcp_servers.tools.list": lambda sdk, t: sdk.mcp_servers.tools.list(t.mcp_tool()[0]),
+    "mcp_servers.tools.retrieve": lambda sdk, t: _two(
+        t.mcp_tool(), lambda server, tool: sdk.mcp_servers.tools.retrieve(tool, mcp_server_id=server)
     ),
-    "mcp_servers.tools.run": lambda sdk, t: sdk.mcp_servers.tools.run(f"tool-{UNKNOWN}", mcp_server_id=t.mcp_server()),
+    "mcp_servers.tools.run": lambda sdk, t: _two(
+        t.mcp_tool(), lambda server, tool: sdk.mcp_servers.tools.run(tool, mcp_server_id=server, args={"a": 1})
+    ),
     "models.list": lambda sdk, t: sdk.models.list(),
     "models.embeddings.list": lambda sdk, t: sdk.models.embeddings.list(),
     # --- tokens
@@ -162,7 +165,7 @@ CASES: dict[str, Case] = {
     ),
     "access_tokens.delete": lambda sdk, t: sdk.access_tokens.delete(t.token(t.agent())["token"], body={}),
     "access_tokens.list": lambda sdk, t: (t.token(t.agent()), sdk.access_tokens.list())[1],
-    # --- files and templates
+    # --- files
     "folders.create": lambda sdk, t: sdk.folders.create(name=t.word()),
     "folders.delete": lambda sdk, t: sdk.folders.delete(f"source-{UNKNOWN}"),
     "folders.list": lambda sdk, t: sdk.folders.list(),
@@ -175,14 +178,17 @@ CASES: dict[str, Case] = {
         f"file-{UNKNOWN}", folder_id=f"source-{UNKNOWN}"
     ),
     "folders.files.upload": lambda sdk, t: sdk.folders.files.upload(f"source-{UNKNOWN}", file=b"text"),
-    "templates.create": lambda sdk, t: sdk.templates.create(type="agent", agent_id=t.agent(), name="n"),
-    "templates.delete": lambda sdk, t: sdk.templates.delete("n"),
-    "templates.rollback": lambda sdk, t: sdk.templates.rollback("n", version="1"),
-    "templates.save": lambda sdk, t: sdk.templates.save("n"),
-    "templates.update": lambda sdk, t: sdk.templates.update("n", agent_file_json={}),
-    "templates.agents.create": lambda sdk, t: sdk.templates.agents.create("n:latest"),
-    # --- what Kelpie does not mean to have
+    # --- templates
+    "templates.create": lambda sdk, t: sdk.templates.create(type="agent", agent_id=t.agent(), name=t.word()),
+    "templates.delete": lambda sdk, t: sdk.templates.delete(t.template()),
+    "templates.rollback": lambda sdk, t: sdk.templates.rollback(t.template(), version="1"),
+    "templates.save": lambda sdk, t: sdk.templates.save(t.template(), message="second", migrate_agents=True),
+    "templates.update": lambda sdk, t: sdk.templates.update(t.template(), agent_file_json=t.exported()),
+    "templates.agents.create": lambda sdk, t: sdk.templates.agents.create(
+        f"{t.template()}:latest", memory_variables={"name": "Ann"}, tool_variables={"KEY": "v"}, tags=["t"]
+    ),
+    # --- devices
     "environments.list": lambda sdk, t: sdk.environments.list(),
-    "environments.retrieve": lambda sdk, t: sdk.environments.retrieve("d"),
+    "environments.retrieve": lambda sdk, t: sdk.environments.retrieve("kelpie"),
     "environments.send_message": lambda sdk, t: sdk.environments.send_message("c", messages=HELLO),
 }

@@ -248,7 +248,6 @@ async def test_tools_and_servers_behave_as_stated(ask: Asker) -> None:
         "Updating a tool without `enable_parallel_execution` keeps its value, and `metadata_.tool_hash` follows the "
         "source",
         "The code and schema of a built-in tool cannot be changed (409), and its name is reserved.",
-        "MCP servers are stored as records only: registering one starts nothing, and it has no tools.",
         "`localhost` and addresses in unusual notation are rejected like other non-public addresses.",
         "There is no configuration until you create one, and its `sandbox_dir` is null unless you set it.",
         "A `child_arg_nodes` entry that is not a child returns 422.",

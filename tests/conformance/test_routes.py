@@ -13,6 +13,8 @@ from tests.conformance.letta_routes import Route, letta_routes
 from tests.conformance.raw_cases import CASES, STATUS
 from tests.conformance.sdk_cases import CASES as SDK_CASES
 from tests.conformance.things import Things
+from tests.mcp.http_server import HttpServer
+from tests.provider_server import keyed_provider
 
 ROUTES = letta_routes()
 HERE = [route for route in ROUTES if route.later is None and route.not_meant is None]
@@ -20,8 +22,10 @@ HERE = [route for route in ROUTES if route.later is None and route.not_meant is 
 
 @pytest.fixture(scope="module")
 def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
-    with served(tmp_path_factory.mktemp("routes")) as server:
-        yield Things(server.url)
+    data = tmp_path_factory.mktemp("routes")
+    private = {"KELPIE_MCP_PRIVATE": "true", "KELPIE_PROVIDER_PRIVATE": "true"}
+    with HttpServer().in_thread() as mcp, keyed_provider() as provider, served(data, **private) as server:
+        yield Things(server.url, f"{mcp.url}/mcp", provider)
 
 
 def test_what_is_not_left_to_later_is_there_and_nothing_else_of_letta_is() -> None:
@@ -75,7 +79,7 @@ def test_what_comes_later_is_not_faked(things: Things, route: Route) -> None:
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.not_meant], ids=lambda route: route.name)
 def test_what_is_not_meant_says_so(things: Things, route: Route) -> None:
     answer = things.http.request(route.method, _filled(route))
-    assert answer.status_code == 501
+    assert answer.status_code == route.refusal
     assert route.method == "HEAD" or len(answer.json()["detail"].split()) > 5
 
 

@@ -19,6 +19,7 @@ from tests.acceptance.served import served
 from tests.conformance.letta_routes import letta_routes
 from tests.conformance.sdk_cases import CASES
 from tests.conformance.things import Things
+from tests.mcp.http_server import HttpServer
 
 ROUTES = {route.sdk: route for route in letta_routes() if route.sdk}
 # What the client has for itself, without a route.
@@ -41,7 +42,6 @@ EMPTY = {
     "access_tokens.delete",
     "conversations.messages.list",
     "models.embeddings.list",
-    "mcp_servers.tools.list",
     "runs.trace.retrieve",
 }
 
@@ -80,8 +80,8 @@ def _cases() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
     data: Path = tmp_path_factory.mktemp("conformance")
-    with served(data) as server:
-        yield Things(server.url)
+    with HttpServer().in_thread() as mcp, served(data, KELPIE_MCP_PRIVATE="true") as server:
+        yield Things(server.url, f"{mcp.url}/mcp")
 
 
 @pytest.mark.parametrize(("kind", "name"), list(_cases()))
@@ -105,5 +105,5 @@ async def test_what_is_not_meant_says_so(things: Things, name: str) -> None:
     async with sdk_client("sync", str(things.http.base_url)) as sdk:
         with pytest.raises(APIStatusError) as refused:
             await got(CASES[name](sdk, things))
-    assert refused.value.status_code == 501
+    assert refused.value.status_code == ROUTES[name].refusal
     assert len(refused.value.response.json()["detail"].split()) > 5

@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 
+from tests.provider_server import KEY
+
 SOURCE = '''
 def shout(text: str) -> str:
     """Says it loudly.
@@ -20,7 +22,10 @@ STDIO = {"mcp_server_type": "stdio", "command": "true", "args": []}
 
 
 class Things:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, mcp_url: str = "", provider_url: str = "https://models.invalid/v1") -> None:
+        """`mcp_url` is the address of an MCP server that can be reached, `provider_url` that of a model provider."""
+        self.mcp_url = mcp_url
+        self.provider_url = provider_url
         self.http = httpx.Client(
             base_url=url, timeout=60, trust_env=False, headers={"user-agent": "letta-client/1.12.1"}
         )
@@ -52,6 +57,22 @@ class Things:
     def agent_with_tool(self) -> tuple[str, str]:
         tool = self.tool()
         return self.agent(tool_ids=[tool]), tool
+
+    def template(self) -> str:
+        """The name of a template with a variable and two versions."""
+        name, agent = self.word(), self.agent(memory_blocks=[{"label": "human", "value": "Name: {{name}}"}])
+        self.call("POST", "/v1/templates", json={"type": "agent", "agent_id": agent, "name": name})
+        self.call("POST", f"/v1/templates/{name}/save", json={})
+        return name
+
+    def exported(self) -> dict[str, Any]:
+        return self.call("GET", f"/v1/agents/{self.agent()}/export")
+
+    def provider_body(self) -> dict[str, Any]:
+        return {"provider_type": "openai", "api_key": KEY, "base_url": self.provider_url}
+
+    def provider(self) -> str:
+        return self.call("POST", "/v1/providers/", json={"name": self.word(), **self.provider_body()})["id"]
 
     def archive(self) -> str:
         return self.call("POST", "/v1/archives/", json={"name": self.word()})["id"]
@@ -88,6 +109,18 @@ class Things:
 
     def mcp_server(self) -> str:
         return self.call("POST", "/v1/mcp-servers/", json={"server_name": self.word(), "config": STDIO})["id"]
+
+    def mcp_tool(self) -> tuple[str, str]:
+        """An MCP server that answers, and a tool of it."""
+        config = {"mcp_server_type": "streamable_http", "server_url": self.mcp_url}
+        server = self.call("POST", "/v1/mcp-servers/", json={"server_name": self.word(), "config": config})["id"]
+        return server, self.call("GET", f"/v1/mcp-servers/{server}/tools")[0]["id"]
+
+    def mcp_server_named(self) -> tuple[str, str]:
+        """The name of an MCP server that answers, and that of a tool of it."""
+        server, tool = self.mcp_tool()
+        name = self.call("GET", f"/v1/mcp-servers/{server}")["server_name"]
+        return name, self.call("GET", f"/v1/mcp-servers/{server}/tools/{tool}")["name"]
 
     def old_mcp_server(self) -> str:
         name = self.word()

@@ -13,6 +13,7 @@ KINDS = {name: spec.kind for name, spec in SETTINGS.items()}
 # A text that is a valid value of a setting and not its default, and the value it stands for.
 SPECIAL: dict[str, tuple[str, Any]] = {
     "sandbox_isolation": ("none", "none"),
+    "embedding_precision": ("float32", "float32"),
     "port": ("9000", 9000),
     "log_level": ("debug", "debug"),
     "context_window": ("4000", 4000),
@@ -27,6 +28,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "tool_return_chars": ("60000", 60_000),
     "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
     "allowed_origins": ("https://a.example, http://b.example:81", ("https://a.example", "http://b.example:81")),
+    "web_search_provider": ("exa", "exa"),
     "trusted_proxies": ("10.0.0.5, 10.1.0.0/24", ("10.0.0.5", "10.1.0.0/24")),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {

@@ -14,7 +14,7 @@ from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 from kelpie.fairness.organization_share import OrganizationShare
 from tests.llm.test_retry import in_virtual_time, now
 
-LIMITS = SlotLimits("place", 1, waiting_max=100, wait_s=1000.0)
+LIMITS = SlotLimits("search_queue_full", "place", 1, waiting_max=100, wait_s=1000.0)
 ANN, ANNE, BOB, CARL = Consumer("A", "ann"), Consumer("A", "anne"), Consumer("B", "bob"), Consumer("C", "carl")
 
 

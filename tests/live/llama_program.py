@@ -1,11 +1,12 @@
 """A server of llama.cpp with the model SmolLM2-135M-Instruct: `python llama_program.py PORT`.
 
-It prints one line when it listens, and serves until it is killed.
+It prints one line when it listens, and serves until it is killed or its standard input ends, which happens when the
+process that started it is gone.
 """
 
 import importlib
 import importlib.util
-import signal
+import os
 import sys
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def main() -> None:
     params.endpoint_metrics = params.endpoint_slots = True
     server = llama.Server(params)
     print(f"listening at {server.listening_address}", flush=True)
-    signal.pause()
+    sys.stdin.buffer.read()
+    os._exit(0)  # without waiting for what the server is doing
 
 
 if __name__ == "__main__":

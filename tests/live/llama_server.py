@@ -26,7 +26,7 @@ class LlamaServer:
         """Starts it and waits until its model is loaded."""
         with self._log.open("ab") as log:
             command = (sys.executable, llama_program.__file__, str(self._port))
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._is_healthy():
@@ -38,7 +38,7 @@ class LlamaServer:
         """Kills it in the middle of whatever it does."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             self._process = None
 
     def pause(self) -> None:

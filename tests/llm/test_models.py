@@ -10,8 +10,9 @@ from kelpie.core.settings.settings import Settings
 from kelpie.llm.catalog.known_models import chats, context_window, max_output_tokens
 from kelpie.llm.demo.provider import DemoProvider
 from kelpie.llm.provider.interface import ModelInfo, Reply
+from kelpie.llm.routing.handles import HANDLES_TOLD_MAX
 from kelpie.llm.routing.model_listing import LISTING_FRESH_S, LISTING_RETRY_S
-from kelpie.llm.routing.models import HANDLES_TOLD_MAX, Models
+from kelpie.llm.routing.models import Models
 from tests.llm.fakes import Fake, answer, asking, fake, world
 from tests.llm.test_retry import in_virtual_time
 
@@ -96,7 +97,9 @@ async def test_unknown_handles():
             with pytest.raises(NotFound) as caught:
                 await models.resolve(handle)
             known = "kelpie/demo, openai/gpt-4.1, openai/gpt-4o-mini, openai/o3"
-            assert str(caught.value) == f"Handle {handle} not found, must be one of [{known}]"
+            add = ". There is no provider 'nope'; add it with POST /v1/providers, or choose another model"
+            remedy = add if handle == "nope/x" else ""
+            assert str(caught.value) == f"Handle {handle} not found, must be one of [{known}]{remedy}"
             assert (caught.value.what, caught.value.key) == ("Handle", handle)
         with pytest.raises(NotFound):
             models.provider("nope/x")

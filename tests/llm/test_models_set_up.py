@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, ModelFault, NotFound
+from kelpie.core.ids import DEFAULT_ORGANIZATION
+from kelpie.core.settings.provider_settings import ProviderSettings
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.llm.routing.providers import ALL_OFFERS, LOCAL_OFFERS, how_to_have
@@ -72,7 +74,7 @@ async def test_a_local_server_that_is_not_found_is_unreachable_until_it_is(offer
     assert sorted(ports.asked) == [1234, 8000, 8080, 11434], "the second answer comes from the first search"
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Settings) if field.name.endswith("_base_url")])
+@pytest.mark.parametrize("name", [field.name for field in fields(ProviderSettings) if field.name.endswith("_base_url")])
 def test_a_wrong_address_stops_the_start_and_names_its_variable(name: str):
     variable = {"vllm_base_url": "VLLM_API_BASE"}.get(name, name.upper())
     keys = {"anthropic_api_key": "k", "azure_api_key": "k"}
@@ -203,7 +205,8 @@ async def test_money_spent_before_a_restart_counts():
         openai_api_key="k", provider_limits=("openai: dollars=1",), model_prices=("openai/*=1/1",), provider_wait_s=1.0
     )
     now = world().clock.now()
-    spent = [("openai/x", now - 10, 1_100_000), ("nobody/x", now, 1_100_000), ("kelpie/demo", now, 1_100_000)]
+    handles = (("openai/x", now - 10), ("nobody/x", now), ("kelpie/demo", now))
+    spent = [(DEFAULT_ORGANIZATION, handle, at, 1_100_000) for handle, at in handles]
     limited.remember(spent)
     assert limited.counts_money and not models(openai_api_key="k").counts_money
     speaker, name = limited.provider("openai/x")

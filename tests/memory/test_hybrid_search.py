@@ -17,17 +17,18 @@ from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import NOT_YET, Embeddings
 from kelpie.memory.hybrid_search import HybridSearch, NearestResults, SearchQuery, SearchResults
 from kelpie.memory.search_scopes import PassageScope
-from kelpie.search.items import Near, NearestItems
+from kelpie.search.queries import NOTHING_NEAR, LikelyItems, NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.world.database import Database, Tx
+from tests.memory.shared_models import SharedModels
 
 MODEL, BROKEN = "test/model", "test/broken"
-NEAR: Near = (7, 0.9)
+NEAR = NearItems({MODEL: LikelyItems(((7, 0.9),))})
 VECTOR = b"\x00\x00\x80?" * 4
 DEADLINE_S = 30.0
 
 
-class FakeModels:
+class FakeModels(SharedModels):
     """Embeds every text as the same vector; one of its models fails."""
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class FakeScope:
     consumer: Consumer = Consumer("org-1")
     scopes: Mapping[str, str] = field(default_factory=lambda: {"archive": MODEL})
     vector_error: Exception | None = None
-    ranked_with: list[tuple[SearchMode, tuple[Near, ...]]] = field(default_factory=list)
+    ranked_with: list[tuple[SearchMode, NearItems]] = field(default_factory=list)
 
     @property
     def query(self) -> SearchQuery:
@@ -82,14 +83,14 @@ class FakeScope:
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         assert models == self.scopes and set(vectors) <= set(models.values())
         if self.vector_error is not None:
             raise self.vector_error
-        return [NEAR]
+        return NEAR
 
-    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[str]:
-        self.ranked_with.append((mode, tuple(near)))
+    def ranked(self, tx: Tx, mode: SearchMode, near: NearItems) -> list[str]:
+        self.ranked_with.append((mode, near))
         return ["lost fox", "fox"]
 
 
@@ -109,22 +110,22 @@ def bench() -> Bench:
 async def test_vectors_and_words_are_ranked_together(bench: Bench, mode: SearchMode) -> None:
     scope = FakeScope(mode)
     assert await bench.search.search(scope) == SearchResults(["lost fox", "fox"], mode)
-    assert scope.ranked_with == [(mode, (NEAR,))]
-    assert await bench.search.nearest(scope) == NearestResults((NEAR,), by_vectors=True)
+    assert scope.ranked_with == [(mode, NEAR)]
+    assert await bench.search.nearest(scope) == NearestResults(NEAR, by_vectors=True)
 
 
 @pytest.mark.parametrize("scope", [FakeScope("fts"), FakeScope("hybrid", "  ")], ids=["words", "no words"])
 async def test_a_search_by_words_asks_no_model(bench: Bench, scope: FakeScope) -> None:
     assert (await bench.search.search(scope)).mode == "fts"
     assert (bench.models.asked, bench.database.all) == ([], 1)
-    assert scope.ranked_with == [("fts", ())]
+    assert scope.ranked_with == [(scope.mode, NOTHING_NEAR)]
 
 
 async def test_without_embedded_items_words_count_and_the_result_says_so(bench: Bench) -> None:
     scope = FakeScope(scopes={})
     found = await bench.search.search(scope)
     assert (found.mode, found.lacking) == ("fts", NOT_YET)
-    assert scope.ranked_with == [("fts", ())]
+    assert scope.ranked_with == [("hybrid", NOTHING_NEAR)]
     assert await bench.search.nearest(scope) == NearestResults(lacking=NOT_YET)
 
 
@@ -133,7 +134,7 @@ async def test_a_model_that_fails_leaves_words_and_the_result_says_so(bench: Ben
     found = await bench.search.search(scope)
     assert found.mode == "fts" and "the model is broken" in (found.lacking or "")
     near = await bench.search.nearest(scope)
-    assert (near.near, near.by_vectors, near.lacking) == ((), False, found.lacking)
+    assert (near.near, near.by_vectors, near.lacking) == (NOTHING_NEAR, False, found.lacking)
 
 
 async def test_one_model_of_several_that_fails_is_reported_beside_the_results(bench: Bench) -> None:

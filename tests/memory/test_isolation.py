@@ -19,11 +19,13 @@ from kelpie.memory.embeddings import Embeddings
 from kelpie.storage.archives import passage_search
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import message_search
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.tables import archives as archive_table
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.calls.interface import CallContext
 from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.world.world import World
+from tests.memory.shared_models import SharedModels
 from tests.memory.town import MODEL, Inhabitant, Town, vector_of
 from tests.tools.workshop import NOW
 
@@ -31,7 +33,7 @@ LOOKS_OF_AGENTS = 8
 MODES = ("fts", "vector", "hybrid")
 
 
-class Embedder:
+class Embedder(SharedModels):
     """Stands for the server's models."""
 
     async def embed(self, handle: str, texts: list[str], *, patient: bool = False) -> list[bytes]:
@@ -56,7 +58,7 @@ class Walk:
     async def api(self, one: Inhabitant) -> None:
         """What a person of its organisation can look for."""
         rng, own = self.town.rng, self.town.of_organization(one.agent.organization_id)
-        archives = Archives(self.world, Embedder(), self.meaning, one.caller)  # type: ignore[arg-type]
+        archives = Archives(self.world, Embedder(), self.meaning, PieceSize(), one.caller)  # type: ignore[arg-type]
         messages = MessageSearcher(self.world, self.meaning, one.caller)
         words, mode, page = self.town.hostile(), rng.choice(MODES), Page(limit=5)
         tags = tuple(self.town.hostile().split(" ")[:2]) if rng.random() < 0.3 else ()
@@ -77,7 +79,7 @@ class Walk:
         other = self.town.rng.choice(self.town.people)
         if other.agent.organization_id == one.agent.organization_id:
             return
-        archives = Archives(self.world, Embedder(), self.meaning, one.caller)  # type: ignore[arg-type]
+        archives = Archives(self.world, Embedder(), self.meaning, PieceSize(), one.caller)  # type: ignore[arg-type]
         for attempt in (
             archives.search(other.archive, PassageQuery("secret", 5)),
             archives.search_of_agent(other.agent.id, PassageQuery("secret", 5)),

@@ -18,13 +18,14 @@ from kelpie.memory import embeddings
 from kelpie.memory.embeddings import Embeddings
 from tests.agent import embedding_rig
 from tests.agent.embedding_rig import EmbeddingRig
+from tests.memory.shared_models import SharedModels
 
 STRANGER = Caller(
     UserId("user-00000000-0000-4000-8000-00000000000b"), OrganizationId("org-00000000-0000-4000-8000-00000000000b")
 )
 
 
-class Slow:
+class Slow(SharedModels):
     """Models that answer only when all of them are asked, but for one, which never does."""
 
     def __init__(self, count: int) -> None:
@@ -77,7 +78,7 @@ async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path)
         await rig.stop()
 
 
-class Thread:
+class Thread(SharedModels):
     """The model on this machine: it embeds one piece at a time, each when it is told to."""
 
     def __init__(self) -> None:

@@ -101,6 +101,7 @@ async def test_both_together_beat_each_alone_on_a_generated_sample(tx: Connectio
     words, meaning, both = [await score(mode) for mode in ("fts", "vector", "hybrid")]
     assert both > words, (words, meaning, both)
     assert both > meaning, (words, meaning, both)
+    assert both >= 0.8, (words, meaning, both)
 
 
 async def test_what_holds_the_very_words_stands_first(tx: Connection, model: MiniLm) -> None:

@@ -15,8 +15,10 @@ from release.pinned import ROOT, requirements
 from release.pins import PURPOSES, PinError, archives, check_wheels, purposes, rendered, versions
 
 FILES = {purpose: ROOT / f"requirements/{purpose}.txt" for purpose in PURPOSES}
-CLIENTS = [ROOT / f"requirements/{name}.txt" for name in ("letta-client-0.1", "agentic-learning")]
-LOCKS = [ROOT / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients")]
+CLIENTS = [
+    ROOT / f"requirements/{name}.txt" for name in ("letta-client-0.1", "agentic-learning", "mcp-1", "mcp-server-fetch")
+]
+LOCKS = [ROOT / f"tests/{folder}/package-lock.json" for folder in ("typescript", "clients", "mcp")]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 VERSION = Version("1.0")
 SHA = "0" * 64

@@ -29,7 +29,7 @@ class Reference:
             score = 0.0
             for word in asked:
                 number = sum(word in each for each in counts.values())
-                often, rest = counts[item][word], 1.2 * (0.25 + 0.75 * counts[item].total() / average)
-                score += math.log(1 + (len(counts) - number + 0.5) / (number + 0.5)) * 2.2 * often / (often + rest)
+                often, rest = counts[item][word], 0.9 * (0.6 + 0.4 * counts[item].total() / average)
+                score += math.log(1 + (len(counts) - number + 0.5) / (number + 0.5)) * 1.9 * often / (often + rest)
             found.append(Match(item, round(score, 4), whole))
         return sorted(found, key=lambda each: (not each.whole, -each.score))[:limit]

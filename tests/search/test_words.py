@@ -39,9 +39,14 @@ def test_words_are_parted_where_they_end(text: str) -> None:
 
 
 def test_a_query_is_each_of_its_words_once_and_bounded() -> None:
-    assert tokenizer.asked("fox Foxes the fox") == tokenizer.numbers("fox the")
+    assert tokenizer.asked("fox Foxes and hens fox") == tokenizer.numbers("fox hens")
     assert len(tokenizer.asked(" ".join(f"w{n}" for n in range(500)))) == tokenizer.QUERY_TERMS_MAX
     assert len(tokenizer.asked("x" * 100_000)) == 1
+
+
+def test_words_that_say_nothing_are_left_out_of_a_query_that_has_others() -> None:
+    assert tokenizer.asked("When did the fox see him?") == tokenizer.numbers("fox see")
+    assert tokenizer.asked("Who is it?") == tokenizer.numbers("who is it")
 
 
 @given(st.text(max_size=80))

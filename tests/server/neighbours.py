@@ -81,6 +81,14 @@ async def move_in(client: httpx.AsyncClient, treasure: str) -> Neighbour:
     await have("/v1/groups/", {"agent_ids": [agent], "description": treasure}, "group_id")
     served = {"mcp_server_type": "sse", "server_url": f"https://{treasure}.example/sse"}
     await have("/v1/mcp-servers/", {"server_name": treasure, "config": served}, "mcp_server_id")
+    secret = f"sk-{treasure}"
+    provider = {
+        "name": treasure,
+        "provider_type": "openai",
+        "api_key": secret,
+        "base_url": f"https://{treasure}.invalid/v1",
+    }
+    await have("/v1/providers/", provider, "provider_id")
     sandbox = await have("/v1/sandbox-config/", {"config": {"sandbox_dir": f"/{treasure}"}}, "sandbox_config_id")
     variable = {"key": treasure, "value": treasure}
     await have(f"/v1/sandbox-config/{sandbox['id']}/environment-variable", variable, "env_var_id")

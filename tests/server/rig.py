@@ -20,7 +20,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.llm.provider.interface import EmbeddingInfo, Event, ModelInfo, Reply, Request, TextDelta
 from kelpie.server.app import create_app
 from kelpie.world.clock import Clock, SystemClock
-from kelpie.world.http.port import NetworkHttp
+from kelpie.world.http.port import Http, NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
@@ -121,16 +121,18 @@ async def open_rig(
     lifecycle: bool = True,
     password_kept: str | None = None,
     clock: Clock | None = None,
+    puppet: Puppet | None = None,
+    http: Http | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[Kelpie, Puppet]]:
     """A whole Kelpie on its own SQLite file, with the puppet as its only provider; `serve` starts and stops its own."""
-    puppet = Puppet()
+    puppet = puppet or Puppet()
     world = World(
         clock=clock or SystemClock(),
         ids=RandomIds(),
         random=random.Random(),
         database=SqliteDatabase.open(tmp_path / "kelpie.db"),
-        http=NetworkHttp(),
+        http=http or NetworkHttp(),
         processes=SystemProcesses(),
         keyring=Keyring([Key(bytes(32))]),
     )

@@ -142,7 +142,7 @@ async def test_unknown_agents_are_404_and_bad_ids_422(client: httpx.AsyncClient,
     json = {"input": "hi"} if "messages" in path and method == "POST" else {}
     body = None if method in ("GET", "DELETE") else json
     answer = await client.request(method, f"/v1/agents/{UNKNOWN}{path}", json=body)
-    assert (answer.status_code, set(answer.json())) == (404, {"detail"}), answer.text
+    assert (answer.status_code, set(answer.json())) == (404, {"detail", "code"}), answer.text
     bad = await client.request(method, f"/v1/agents/bad-id{path}", json=body)
     assert bad.status_code == 422
     assert bad.json()["examples"] == ["agent-123e4567-e89b-42d3-8456-426614174000"]
@@ -198,7 +198,7 @@ async def test_bodies_that_are_not_json_objects_are_422(
 ) -> None:
     answer = await client.post("/v1/agents/", content=content, headers={"Content-Type": content_type})
     assert answer.status_code == 422
-    assert set(answer.json()) == {"trace_id", "detail", "message"} and isinstance(answer.json()["detail"], str)
+    assert set(answer.json()) == {"trace_id", "detail", "message", "code"} and isinstance(answer.json()["detail"], str)
     assert (await client.get("/v1/agents/count")).json() == 0
 
 

@@ -394,7 +394,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
 
 async def test_a_large_archive_is_swept_up_by_itself(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     archive = await make_archive(client)
-    batch = {"passages": [{"text": f"apple {number}", "tags": ["t"]} for number in range(archive_removal.PIECE + 1)]}
+    batch = {"passages": [{"text": f"apple {number}", "tags": ["t"]} for number in range(archive_removal.ROWS_MAX + 1)]}
     assert (await client.post(f"/v1/archives/{archive['id']}/passages/batch", json=batch)).status_code == 200
     assert (await client.delete(f"/v1/archives/{archive['id']}")).status_code == 204
     assert (await client.get(f"/v1/archives/{archive['id']}")).status_code == 404

@@ -90,7 +90,7 @@ async def test_the_slashless_health_leads_to_the_other_one(door: httpx.AsyncClie
 @pytest.mark.parametrize("path", CLOSED)
 async def test_everything_else_is_not(door: httpx.AsyncClient, path: str) -> None:
     answer = await door.get(path)
-    assert (answer.status_code, answer.json()) == (401, {"detail": "Unauthorized"})
+    assert (answer.status_code, answer.json()) == (401, {"detail": "Unauthorized", "code": "unauthorized"})
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 

@@ -170,7 +170,27 @@ async def test_a_fork_begins_with_what_its_origin_holds(client: httpx.AsyncClien
     # What a fork took over is not said twice to the agent, and goes on when the origin's thread is emptied.
     assert await said(client, f"/v1/agents/{agent['id']}/messages") == ["one", "ok", "two", "ok"]
     await client.patch(f"/v1/agents/{agent['id']}/reset-messages", json={})
-    assert (await client.get(path)).json()["in_context_message_ids"] == []
+    rows = (await client.get(f"{path}/messages")).json()
+    assert [row["message_type"] for row in rows] == ["system_message"]
+    assert (await client.get(path)).json()["in_context_message_ids"] == [rows[0]["id"]]
+
+
+async def test_an_emptied_conversation_begins_with_its_instructions_again(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    made = await opened(client, agent["id"], isolated_block_labels=["human"])
+    gone = await opened(client, agent["id"])
+    await client.delete(f"/v1/conversations/{gone['id']}")
+    path = f"/v1/conversations/{made['id']}"
+    before = (await client.get(f"{path}/messages")).json()
+    await client.post(f"{path}/messages", json={"input": "one", "streaming": False})
+    await client.patch(f"/v1/agents/{agent['id']}/reset-messages", json={})
+    emptied = (await client.get(f"{path}/messages")).json()
+    assert [row["message_type"] for row in emptied] == ["system_message"] and emptied[0]["id"] != before[0]["id"]
+    await client.post(f"{path}/messages", json={"input": "two", "streaming": False})
+    assert (await client.post(f"{path}/recompile")).status_code == 200
+    assert await said(client, f"{path}/messages", order="asc") == ["two", "ok"]  # it rewrote the instructions alone
+    every = (await client.get(f"/v1/agents/{agent['id']}/messages", params={"limit": 100, "order": "asc"})).json()
+    assert gone["id"] not in {row.get("conversation_id") for row in every}
 
 
 async def test_another_organisation_sees_no_conversation(client: httpx.AsyncClient, kelpie: Kelpie) -> None:

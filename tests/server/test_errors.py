@@ -23,7 +23,7 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.ConversationBusy("run-x"), 409),
     (tree.AgentStopped("Start it first."), 409),
     (tree.RunOver("over"), 500),
-    (tree.Overloaded("busy", 2.2), 429),
+    (tree.Overloaded("search_queue_full", "busy", 2.2), 429),
     (tree.MailboxFull("64 messages wait", 1.0), 429),
     (tree.StorageError("broken"), 503),
     (tree.RateExceeded("Too many requests.", 3.0, quota="calls", limit=1, used=1, setting="x"), 429),
@@ -67,11 +67,13 @@ def test_status_and_detail(error: KelpieError, status: int) -> None:
     facts: dict[str, Any] = {"run_id": "run-x"} if isinstance(error, tree.ConversationBusy) else {}
     if isinstance(error, tree.RateExceeded | tree.QuotaExceeded):
         facts = {"quota": error.quota}
-    assert body_of(error) == {"detail": str(error) if status < 500 or status in (503, 507) else errors.UNKNOWN, **facts}
+    detail = str(error) if status < 500 or status in (503, 507) else errors.UNKNOWN
+    assert body_of(error) == {"detail": detail, "code": error.error_code, **facts}
 
 
 def test_every_error_of_the_tree_is_among_the_cases() -> None:
     elsewhere = {ModelError, KelpieError, tree.CallerError, tree.PendingApproval, tree.Damaged, tree.SecretUnreadable}
+    elsewhere.add(tree.McpError)
     known = {type(error) for error, _ in CASES} | elsewhere
     defined = {kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, KelpieError)}
     assert defined <= known
@@ -82,14 +84,23 @@ def test_every_error_of_the_tree_is_among_the_cases() -> None:
 )
 def test_what_cannot_be_read_is_named(error: KelpieError) -> None:
     assert errors.answer(error).status_code == 500
-    assert body_of(error) == {"detail": str(error)}
+    assert body_of(error) == {"detail": str(error), "code": error.error_code}
 
 
 def test_calls_that_wait_are_told_as_letta_tells_them() -> None:
     error = tree.PendingApproval("message-x")
     assert errors.answer(error).status_code == 409
     told = {"code": "PENDING_APPROVAL", "message": str(error), "pending_request_id": "message-x"}
-    assert body_of(error) == {"detail": told}
+    assert body_of(error) == {"detail": told, "code": "pending_approval"}
+
+
+@pytest.mark.parametrize("kind", list(tree.McpFault))
+def test_a_failure_of_an_mcp_server_has_its_own_body(kind: tree.McpFault) -> None:
+    error = tree.McpError(kind, "It failed.")
+    assert errors.answer(error).status_code == (408 if kind is tree.McpFault.timed_out else 502)
+    told = body_of(error)["error"]
+    assert body_of(error)["code"] == f"mcp_{kind.value}"
+    assert (told["type"], told["message"], told["detail"]) == ("mcp_connection_error", "It failed.", kind.value)
 
 
 @pytest.mark.parametrize("kind", list(ModelFault))
@@ -98,13 +109,13 @@ def test_a_providers_failure_has_its_own_body(kind: ModelFault) -> None:
     error = ModelError(kind, "It failed.", detail="their words", hint="Do this.")
     assert errors.answer(error).status_code == status
     told = {"type": name, "message": "It failed.", "detail": "their words", "hint": "Do this."}
-    assert body_of(error) == {"error": told}
+    assert body_of(error) == {"error": told, "code": kind.value}
 
 
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
-        (tree.Overloaded("busy", 2.2), "3"),
+        (tree.Overloaded("search_queue_full", "busy", 2.2), "3"),
         (tree.ActivationFailed("x", 0.0), "1"),
         (tree.StorageBusy("x"), "1"),
         (ModelError(ModelFault.rate_limit, "x", retry_after_s=9.5), "10"),
@@ -123,7 +134,7 @@ def test_a_validation_error_is_one_string_and_does_not_echo_megabytes() -> None:
     answer = errors.invalid_request([{"type": "list_type", "loc": ("body", "x"), "input": "y" * 1_000_000, "url": "u"}])
     body = json.loads(bytes(answer.body))
     assert answer.status_code == 422
-    assert set(body) == {"trace_id", "detail", "message"}
+    assert set(body) == {"trace_id", "detail", "message", "code"}
     assert body["detail"].startswith("[{'type': 'list_type', 'loc': ('body', 'x')")
     assert len(body["detail"]) < 1000 and "url" not in body["detail"]
 

@@ -2,26 +2,37 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 from kelpie.agent.maintenance import run_callbacks
+from kelpie.core.models.provider_limits import ProviderLimits
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.fairness import processor_time
+from kelpie.fairness.processor_time import SECOND_NS
+from kelpie.llm.catalog.price_list import Prices
+from kelpie.llm.limits.limited_provider import LimitedProvider
+from kelpie.llm.limits.limiter import Limiter
+from kelpie.llm.provider.interface import Event as ModelEvent
+from kelpie.llm.provider.interface import Request
+from kelpie.llm.provider.retry import RetryLimits
 from kelpie.local import open_kelpie
 from kelpie.world.clock import SystemClock
-from tests.server.rig import client_of
+from tests.server.rig import Puppet, called, client_of, open_rig
 
 DEADLINE_S = 60.0
 LOOK_S = 0.01
 NAPS = 8
 TARPITS = 16
+BUSY_NS = 50 * SECOND_NS  # within the time for which an organization counts as active
 NAP = '''
 import time
 
@@ -51,10 +62,15 @@ async def street(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[httpx.A
         await kelpie.stop(0.0)
 
 
-async def move_in(client: httpx.AsyncClient, name: str) -> tuple[Headers, str]:
+async def a_user(client: httpx.AsyncClient, name: str) -> Headers:
+    """The credentials of a user of a new organization."""
     organization = await made(client, "/v1/admin/orgs/", {"name": name})
     user = await made(client, "/v1/admin/users/", {"name": name, "organization_id": organization["id"]})
-    me = {"user_id": user["id"]}
+    return {"user_id": user["id"]}
+
+
+async def move_in(client: httpx.AsyncClient, name: str) -> tuple[Headers, str]:
+    me = await a_user(client, name)
     await made(client, "/v1/tools/", {"source_code": NAP}, me)
     return me, (await made(client, "/v1/agents/", {"name": name, "tools": ["nap"]}, me))["id"]
 
@@ -196,3 +212,79 @@ async def test_an_organization_that_used_more_than_its_share_of_the_processor_wa
     assert (answered.status_code, refused.status_code, beside.status_code) == (200, 429, 200)
     assert "share of the server's processor time" in refused.json()["detail"]
     assert int(refused.headers["retry-after"]) > 30
+
+
+class BusyModel(Puppet, SystemClock):
+    """A model whose calls occupy the processor, and the clock of its server: time goes by only in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moment_ns = SECOND_NS
+        self.busy_ns = 0  # in the next call
+
+    def monotonic_ns(self) -> int:
+        return self.moment_ns
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        self.moment_ns, self.busy_ns = self.moment_ns + self.busy_ns, 0
+        async for event in super().stream(request):
+            yield event
+
+
+class LimitedModel(Puppet):
+    """The provider of a model, within limits as those of a real server are."""
+
+    def __init__(self, model: BusyModel) -> None:
+        super().__init__()
+        limiter = Limiter(model.name, ProviderLimits(), 30.0)
+        self._limited = LimitedProvider(model, limiter, RetryLimits(), Prices({}), random.Random(1))
+
+    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        return self._limited.stream(request)
+
+
+@asynccontextmanager
+async def shared(tmp_path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, BusyModel, Headers, str]]:
+    """A server that two organizations use, its model, and of one of them the credentials and an agent."""
+    model = BusyModel()
+    rig = open_rig(tmp_path, clock=model, puppet=LimitedModel(model), processor_share=0.25)
+    async with rig as (kelpie, _), client_of(kelpie) as client, asyncio.timeout(DEADLINE_S):
+        one, two = [await a_user(client, name) for name in ("one", "two")]
+        agent = (await made(client, "/v1/agents/", {"name": "busy"}, one))["id"]
+        model.moment_ns += SECOND_NS  # from time to time the processor is divided anew
+        assert (await client.get("/v1/agents/", headers=two)).status_code == 200
+        yield client, model, one, agent
+
+
+async def test_the_time_that_a_turn_takes_counts_for_its_organization(tmp_path: Path) -> None:
+    async with shared(tmp_path) as (client, model, me, agent):
+        assert (await client.get(f"/v1/agents/{agent}", headers=me)).status_code == 200
+        model.busy_ns = BUSY_NS
+        await made(client, f"/v1/agents/{agent}/messages", {"input": "x"}, me)
+        refused = await client.get(f"/v1/agents/{agent}", headers=me)
+    assert refused.status_code == 429
+    assert "share of the server's processor time" in refused.json()["detail"]
+
+
+async def test_the_next_step_of_a_turn_waits_while_its_organization_has_used_more_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, over = asyncio.Queue[float](), asyncio.Event()
+
+    async def wait(seconds: float) -> None:
+        waits.put_nowait(seconds)
+        await over.wait()
+
+    async with shared(tmp_path) as (client, model, me, agent):
+        monkeypatch.setattr(processor_time, "asyncio", SimpleNamespace(sleep=wait))
+        model.busy_ns = BUSY_NS
+        model.script.append(called("no_such_tool", "{}"))
+        turn = asyncio.create_task(made(client, f"/v1/agents/{agent}/messages", {"input": "x"}, me))
+        waiting = asyncio.create_task(waits.get())
+        await asyncio.wait((turn, waiting), return_when=asyncio.FIRST_COMPLETED)
+        assert waiting.done() and not turn.done(), "the turn went on at once"
+        assert waiting.result() == processor_time.WAIT_NS / SECOND_NS
+        assert len(model.asked) == 1
+        over.set()
+        await turn
+        assert len(model.asked) == 2

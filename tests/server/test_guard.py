@@ -200,7 +200,10 @@ async def test_what_nobody_caught_is_a_500_that_tells_nothing(caplog: pytest.Log
     ) as client:
         with caplog.at_level(logging.INFO):
             answer = await client.get("/")
-    assert (answer.status_code, answer.json()) == (500, {"detail": "An unknown error occurred"})
+    assert (answer.status_code, answer.json()) == (
+        500,
+        {"detail": "An unknown error occurred", "code": "internal_error"},
+    )
     assert "X-Request-Id" in answer.headers
 
 

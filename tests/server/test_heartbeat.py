@@ -6,12 +6,16 @@ The time is that of the loop's thread, so a busy machine hardly changes it. Requ
 import asyncio
 import base64
 import gc
+import gzip
 import http.client
+import http.server
 import json
+import threading
 import time
 from asyncio import events
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +27,7 @@ from fastapi.routing import APIRoute
 from kelpie.cli.server.process import GC_THRESHOLD
 from kelpie.server.app import create_app
 from kelpie.server.http.json_body import VALUES_MAX
+from kelpie.tools.web import page_reader
 from tests.server.neighbours import Neighbour, asked_for, move_in, routes
 from tests.server.rig import client_of, open_rig
 from tests.server.test_serving import serving
@@ -88,7 +93,8 @@ class Attacker:
         longer as well, and what a request itself takes, it takes each time."""
         self._heartbeat.request = name
         status, answer = await asyncio.to_thread(self._send, method, path, body, kind)
-        assert status < 500 or status == NOT_IMPLEMENTED, f"{name}: {status} {answer[:300]!r}"
+        expected = status < 500 or status == NOT_IMPLEMENTED or b"mcp_connection_error" in answer
+        assert expected, f"{name}: {status} {answer[:300]!r}"
         for _ in range(REPEATS):
             took = self._heartbeat.longest.get(name, 0.0)
             if took <= BLOCKED_S_MAX:
@@ -237,3 +243,76 @@ async def _attack_routes(app: FastAPI, one: Neighbour, attacker: Attacker) -> No
             bodies |= await asyncio.to_thread(fitting_bodies, with_body[path])
         for name, body in bodies.items():
             await attacker.send(f"{method} {path} {name}", method, address, body)
+
+
+# --- the web ----------------------------------------------------------------------------------------------------------
+
+
+def hostile_pages() -> dict[str, tuple[str, bytes]]:
+    """Pages as large or as costly as they may be: kind (with `!` for a compressed one) and body."""
+    words = b"<p>Some words that make a paragraph, and a few more of them.</p>"
+    results = b"[" + b'{"title": "t", "url": "https://a.example/", "content": "c"},' * 33_000 + b"{}]"
+    return {
+        "/large": ("text/html", words * 100_000),
+        "/bomb": ("text/html!", gzip.compress(bytes(50_000_000), 1)),
+        "/nested": ("text/html", b"<div>" * 1_500_000),
+        "/pdf": ("application/pdf", b"%PDF-1.7\n" + b"1 0 obj << /Length 5 >> stream\n" * 200_000),
+        "/text": ("text/plain", b"word " * 1_600_000),
+        "/search": ("application/json", b'{"results": ' + results + b"}"),
+    }
+
+
+@contextmanager
+def web_server(pages: dict[str, tuple[str, bytes]]) -> Iterator[str]:
+    """A web server in a thread of its own, whose work is not the loop's."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind, body = pages[self.path]
+            self.send_response(200)
+            self.send_header("content-type", kind.rstrip("!"))
+            if kind.endswith("!"):
+                self.send_header("content-encoding", "gzip")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_no_page_of_the_web_holds_up_the_loop(
+    tmp_path: Path, heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_reader, "PROGRAM", replace(page_reader.PROGRAM, cpu_s=1))
+    pages = await asyncio.to_thread(hostile_pages)
+    with web_server(pages) as web:
+        settings = {"web_private": True, "tavily_api_key": "x", "tavily_base_url": web}
+        async with (
+            open_rig(tmp_path, lifecycle=False, **settings) as (kelpie, _),
+            serving(kelpie, DEADLINE_S) as (url, _),
+        ):
+            async with client_of(kelpie) as client:
+                one = await move_in(client, "treasure")
+                user = {"user_id": one.user}
+                made = await client.post("/v1/agents/", json={"tools": ["web_search", "fetch_webpage"]}, headers=user)
+            attacker, agent = Attacker(url, one.user, heartbeat), made.json()["id"]
+            asked = {path: ("fetch_webpage", {"url": web + path}) for path in pages if path != "/search"}
+            asked["/search"] = ("web_search", {"query": "tea", "num_results": 100})
+            for path, (tool, arguments) in asked.items():
+                body = json.dumps({"args": arguments}).encode()
+                status, _ = await attacker.send(path, "POST", f"/v1/agents/{agent}/tools/{tool}/run", body)
+                assert status == 200
+            assert not heartbeat.over(BLOCKED_S_MAX)

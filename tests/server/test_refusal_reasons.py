@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from kelpie.observe import logs
-from kelpie.server.edge.guard import REASON_CHARS_MAX, RequestLog, reason_of
+from kelpie.server.edge.guard import REASON_CHARS_MAX, RequestLog, refusal_facts
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.world.ids import RandomIds
 from tests.server.rig import make_agent
@@ -81,11 +81,13 @@ async def test_every_refusal_is_logged_with_its_reason(client: httpx.AsyncClient
 
 
 def test_a_reason_is_bounded_and_found_in_every_shape() -> None:
-    assert reason_of(b'{"detail": "no"}') == reason_of(b'{"detail": "x", "message": "no"}') == "no"
-    assert reason_of(b'{"detail": {"code": "PENDING", "message": "no"}}') == "no"
-    assert reason_of(b'{"error": {"type": "llm_error", "message": "no"}}') == "no"
-    assert len(reason_of(json.dumps({"detail": "x" * 9999}).encode()) or "") == REASON_CHARS_MAX
-    assert {reason_of(body) for body in (b"", b"{", b"[]", b"null", b'{"detail": 1}', b"<html>")} == {None}
+    no = {"reason": "no"}
+    assert refusal_facts(b'{"detail": "no"}') == refusal_facts(b'{"detail": "x", "message": "no"}') == no
+    assert refusal_facts(b'{"detail": {"code": "PENDING", "message": "no"}}') == no
+    assert refusal_facts(b'{"error": {"type": "llm_error", "message": "no"}}') == no
+    assert refusal_facts(b'{"detail": "no", "code": "not_found"}') == no | {"error_code": "not_found"}
+    assert len(refusal_facts(json.dumps({"detail": "x" * 9999}).encode())["reason"]) == REASON_CHARS_MAX
+    assert [refusal_facts(body) for body in (b"", b"{", b"[]", b"null", b'{"detail": 1}', b"<html>")] == [{}] * 6
 
 
 async def test_a_refusal_with_ignored_fields_is_logged_with_both(logged: StringIO) -> None:

@@ -196,9 +196,9 @@ async def test_roots_without_their_slash_redirect(client: httpx.AsyncClient, roo
 
 async def test_unknown_paths_and_methods(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/nope")
-    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found", "code": "route_unknown"})
     answer = await client.delete("/v1/health/")
-    assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed"})
+    assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed", "code": "method_not_allowed"})
 
 
 async def test_the_schema_tells_every_operation_what_it_does(client: httpx.AsyncClient) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from letta_client.types.agents import letta_streaming_response as sdk
 
 from kelpie.agent.events.turn_events import (
@@ -73,6 +74,16 @@ def test_deltas_share_id_and_otid_with_the_message_they_preview() -> None:
     assert shown[0]["source"] == "reasoner_model" and shown[0]["signature"] is None
     assert all(m["run_id"] == RUN and "seq_id" in m for m in shown)
     assert found[3][1]["message_type"] == "stop_reason"  # the committed message was not sent a second time
+
+
+@pytest.mark.parametrize(("text", "state", "shown"), [("", "omitted", None), ("b3BhcXVl", "redacted", "b3BhcXVl")])
+def test_a_hidden_thought_is_redacted_with_its_opaque_form_and_omitted_without(
+    text: str, state: str, shown: str | None
+) -> None:
+    [(_, found)] = frames(ThoughtDelta(MESSAGE, STEP, AT, 0, text, native=True, hidden=True))
+    check_message(found)
+    assert (found["message_type"], found["state"]) == ("hidden_reasoning_message", state)
+    assert found["hidden_reasoning"] == shown
 
 
 def test_a_tool_call_as_deltas_leaves_out_null_keys_and_is_its_own_tool_calls() -> None:

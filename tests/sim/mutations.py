@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import update
 
@@ -18,7 +19,9 @@ from kelpie.accounts import authentication, organization_database
 from kelpie.accounts.identities import Identities
 from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
-from kelpie.actors import actor, mailbox
+from kelpie.actors import actor, mailbox, slots
+from kelpie.agent.compaction.summarizer import Summarizer
+from kelpie.agent.compaction.summary_limit import SummaryLimit
 from kelpie.agent.companions import schedule as companion_schedule
 from kelpie.agent.events import event_recorder
 from kelpie.agent.events.cancellation import Cancellation
@@ -31,7 +34,7 @@ from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal import message_rows as journal_rows
 from kelpie.agent.journal import run_endings, step_commit
 from kelpie.agent.journal.entries import CommitResult
-from kelpie.agent.live import spending
+from kelpie.agent.live import live_agent, spending
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
@@ -43,9 +46,11 @@ from kelpie.agent.prompt import context
 from kelpie.agent.resources import agents, manual_tool_call
 from kelpie.agent.resources.conversations import Conversations
 from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
+from kelpie.agent.templates.migration import Migration
 from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, step_committer, tool_phase, turn_state
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
+from kelpie.core.agents.templates import NewVersion, Template
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, InvalidInput, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
@@ -58,27 +63,34 @@ from kelpie.fairness import fair_queue, fair_slots
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
+from kelpie.llm.routing import models
 from kelpie.llm.routing.discovered_servers import DiscoveredServers
+from kelpie.llm.routing.models import Models
+from kelpie.llm.routing.own_providers import OwnProviders
+from kelpie.memory import embedding_backlog
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.port import SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.search import vector_rows
+from kelpie.search import scope_removal, vector_rows
 from kelpie.server.edge import cell_listener, cell_refusals
 from kelpie.server.edge.cell_listener import CellApi
+from kelpie.server.mcp import turn_tasks
 from kelpie.sim.ports import database
 from kelpie.storage.agents import agents as agent_rows
-from kelpie.storage.agents import ownership_fence, removal
+from kelpie.storage.agents import ownership_fence, removal, staging
 from kelpie.storage.archives import passages
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.blocks import history as block_history
 from kelpie.storage.conversations import approvals, conversations, message_rows, messages
-from kelpie.storage.encryption import sealing
+from kelpie.storage.encryption import columns, sealing
+from kelpie.storage.rows.checksums import checksum
 from kelpie.storage.runs import journal_keys
-from kelpie.storage.tables import removed_agents
+from kelpie.storage.tables import removed_agents, template_versions
+from kelpie.storage.templates import templates as template_rows
 from kelpie.storage.tools import tools as tool_rows
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.custom import result_cache
@@ -87,7 +99,9 @@ from kelpie.tools.custom.environments import Environments
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.registry import Tools
 from kelpie.tools.schema.source_reader import SourceReader
+from kelpie.tools.web import fetch_webpage, web_search
 from kelpie.world.cells.port import Cell
+from kelpie.world.database import Tx
 from kelpie.world.keyring import Keyring
 from kelpie.world.sqlite import group_commit
 
@@ -104,6 +118,38 @@ class Mutation:
     seed: int
     seeds: int
     broken: str = ""
+
+
+def imported_agents_are_seen_before_they_are_whole(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(staging, "stage", lambda tx, agent, now: agent_rows.create(tx, agent))
+    patch.setattr(staging, "publish", lambda tx, agent_id, organization: None)
+
+
+def a_rollback_forgets_the_versions_after_it(patch: pytest.MonkeyPatch) -> None:
+    original = template_rows.roll_back
+
+    def roll_back(tx: Tx, template: Template, number: int, now: int, user: str) -> Template:
+        return original(tx, replace(template, latest=number), number, now, user)
+
+    patch.setattr(template_rows, "roll_back", roll_back)
+
+
+def an_update_changes_a_saved_version(patch: pytest.MonkeyPatch) -> None:
+    def put(tx: Tx, organization: str, template: Template, new: NewVersion, *_: Any) -> Template:
+        changed = {"document": new.document, "checksum": checksum(new.document)}
+        rows = template_versions.c
+        tx.execute(
+            update(template_versions)
+            .where(rows.template_id == template.id, rows.number == template.base)
+            .values(changed)
+        )
+        return template
+
+    patch.setattr(template_rows, "put", put)
+
+
+def a_migration_forgets_the_blocks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Migration, "_blocks", lambda *_: [])
 
 
 def those_who_ask_each_other_wait(patch: pytest.MonkeyPatch) -> None:
@@ -199,6 +245,37 @@ def an_old_key_is_removed_while_secrets_use_it(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(KeyRotation, "_used_keys", unused)
 
 
+def stored_providers_are_read_once(patch: pytest.MonkeyPatch) -> None:
+    load = OwnProviders.load
+
+    async def once(self: OwnProviders) -> None:
+        if not self.opened:
+            await load(self)
+
+    patch.setattr(OwnProviders, "load", once)
+
+
+def a_deleted_provider_stays(patch: pytest.MonkeyPatch) -> None:
+    async def keep(self: OwnProviders, name: str) -> None:
+        return
+
+    patch.setattr(OwnProviders, "_drop", keep)
+
+
+def organizations_share_their_own_providers(patch: pytest.MonkeyPatch) -> None:
+    of = Models.of
+
+    def first(self: Models, organization: str) -> Models:
+        return next(iter(self._organizations.values()), None) or of(self, organization)
+
+    patch.setattr(Models, "of", first)
+
+
+def a_rotation_leaves_out_the_keys_of_providers(patch: pytest.MonkeyPatch) -> None:
+    kept = [each for each in columns.ENCRYPTED if each.table.name != "providers"]
+    patch.setattr(columns, "ENCRYPTED", kept)
+
+
 def a_key_is_used_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     async def add(self: Keyring, key: Any) -> None:
         self._stored.insert(0, key)
@@ -220,6 +297,51 @@ def a_rotation_is_not_taken_up_again(patch: pytest.MonkeyPatch) -> None:
         return plain
 
     patch.setattr(KeyRotation, "open", opened)
+
+
+def an_id_of_a_message_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A client that repeats its call to /mcp under the same message id is heard twice."""
+    original = turn_tasks.begin
+
+    async def begin(peer: Any, agent_id: Any, text: str, message_id: str | None, conversation: str) -> Any:
+        return await original(peer, agent_id, text, None, conversation)
+
+    patch.setattr(turn_tasks, "begin", begin)
+
+
+def an_edit_is_made_in_two_steps(patch: pytest.MonkeyPatch) -> None:
+    """A block is read in one transaction and written in another."""
+
+    async def edit_by_label(self: Blocks, agent_id: Any, label: str, edit: Any) -> Any:
+        before = await self.of_agent_by_label(agent_id, label)
+        return await self.update_by_label(agent_id, label, {"value": edit(before.value)})
+
+    patch.setattr(Blocks, "edit_by_label", edit_by_label)
+
+
+def a_search_has_no_limit(patch: pytest.MonkeyPatch) -> None:
+    """A web search waits for its provider for as long as the provider likes."""
+    patient = SimpleNamespace(**vars(asyncio))
+    patient.timeout = lambda _: asyncio.timeout(100.0)
+    patch.setattr(web_search, "asyncio", patient)
+
+
+def a_rate_limit_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    """A search provider that wants to be left alone is asked again at once."""
+    patch.setattr(web_search.RateLimit, "rest", lambda self, seconds: None)
+
+
+def a_page_that_breaks_off_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """A page whose connection broke is read as far as it came."""
+
+    async def read(response: httpx.Response, bytes_max: int) -> bytes:
+        data = b""
+        with contextlib.suppress(httpx.HTTPError):
+            async for chunk in response.stream:  # pyright: ignore[reportGeneralTypeIssues]
+                data += chunk
+        return data
+
+    patch.setattr(fetch_webpage, "read_body", read)
 
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -268,6 +390,15 @@ def permissions_are_asked_once_a_reply(patch: pytest.MonkeyPatch) -> None:
 
 def calls_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(step_committer, "record_usage", lambda *_: None)
+
+
+def usage_read_during_a_commit_counts_it_twice(patch: pytest.MonkeyPatch) -> None:
+    original = step_committer.record_usage
+
+    def record(live: Any, _reads: int, *recorded: Any) -> None:
+        original(live, live.usage_reads, *recorded)
+
+    patch.setattr(step_committer, "record_usage", record)
 
 
 def results_of_a_crash_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
@@ -401,6 +532,29 @@ def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> 
     patch.setattr(model_call.ModelCall, "_stream", stream)
 
 
+def an_absent_provider_hides_the_models_of_all(patch: pytest.MonkeyPatch) -> None:
+    original = models.report_on
+
+    async def report_on(listing: Any, **given: Any) -> Any:
+        await listing.models()
+        return await original(listing, **given)
+
+    patch.setattr(models, "report_on", report_on)
+
+
+def a_switch_of_reasoning_reaches_no_loaded_agent(patch: pytest.MonkeyPatch) -> None:
+    original, first = live_agent.spec_for, dict[str, Any]()
+    patch.setattr(live_agent, "spec_for", lambda agent: first.setdefault(agent.id, original(agent)))
+
+
+def a_long_summary_is_not_cut(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SummaryLimit, "fitted", lambda self, text: text)
+
+
+def a_summary_is_asked_for_without_a_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Summarizer, "_output_tokens", lambda self, choice, *_, **__: choice.max_tokens)
+
+
 def a_search_for_model_servers_is_the_last_one(patch: pytest.MonkeyPatch) -> None:
     look = DiscoveredServers.new
 
@@ -464,10 +618,21 @@ def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch)
     patch.setattr(actor.Actor, "_finish_unload", finish_unload)
 
 
+def the_size_of_an_agent_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(slots.ActorSlots, "_measured", lambda *_: None)
+
+
 def history_is_ordered_by_the_clock(patch: pytest.MonkeyPatch) -> None:
     original = messages.select_of_agent
     by_time = lambda *arguments: sorted(original(*arguments), key=lambda row: row.created_at)  # noqa: E731
     patch.setattr(messages, "select_of_agent", by_time)
+    versions = messages.select_versions
+
+    def versions_by_time(tx: Any, agent_id: Any, query: Any, _size_of: Any) -> list[Any]:
+        found = versions(tx, agent_id, query, lambda _version: None)
+        return sorted(found, key=lambda pair: pair[1].created_at if pair[1] else 0)
+
+    patch.setattr(messages, "select_versions", versions_by_time)
 
 
 def a_stop_is_not_stored(patch: pytest.MonkeyPatch) -> None:
@@ -624,7 +789,10 @@ _AGENTS = "agents-write-to-each-other"
 _ALLOWED = "limits-and-kept-results"
 _ONE_SLOT = "one-slot-for-two-organizations"
 _ROTATION = "secrets-under-rotation"
+_OWN_PROVIDERS = "providers-of-organizations"
 _DOORS = "code-that-calls-back"
+_WEB = "web-searches-at-once"
+_MCP_CLIENTS = "mcp-clients-and-power-cuts"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
@@ -636,6 +804,8 @@ _DOUBTS = "edits-in-doubt"
 _STALE = "a prompt is not older than the last edit|a live agent sees what is stored"
 _CUT_OFF = "turns-cut-off"
 _LONG = "long-changes-of-memory"
+_AGENT_FILES = "agent-files"
+_TEMPLATES = "templates"
 _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
 _THREADS = "threads-under-storage-faults"
@@ -759,6 +929,10 @@ def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Embeddings, "failed", lambda self, error: None)
 
 
+def what_could_not_be_embedded_counts_as_embedded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(embedding_backlog, "_lacks", lambda made, model: False)
+
+
 def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vector_rows, "_DROP_OF_OTHERS", ())
 
@@ -800,9 +974,24 @@ def the_rows_of_a_deleted_agent_are_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(removal, "needs_cleanup", lambda tx: False)
 
 
+def the_rows_of_a_deleted_archive_are_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(archive_removal, "needs_cleanup", lambda tx: False)
+
+
+def a_large_archive_leaves_its_search_entries_behind(patch: pytest.MonkeyPatch) -> None:
+    original = scope_removal.remove_piece
+
+    def remove_piece(tx: Any, kind: Any, *arguments: Any) -> bool:
+        return kind == "passage" or original(tx, kind, *arguments)
+
+    patch.setattr(scope_removal, "remove_piece", remove_piece)
+
+
 MUTATIONS = (
     Mutation(the_rows_of_a_deleted_agent_stay_counted, _LONG, 0, 5, "usage is what the rows say"),
     Mutation(the_rows_of_a_deleted_agent_are_left, _LONG, 0, 5, "long writes come to an end|nothing is half there"),
+    Mutation(the_rows_of_a_deleted_archive_are_left, _LONG, 0, 5, "long writes come to an end|what was acknowledged"),
+    Mutation(a_large_archive_leaves_its_search_entries_behind, _LONG, 0, 5, "nothing is half there"),
     Mutation(what_is_half_restored_is_shown, _LONG, 0, 20, "a memory is seen as a whole|a restore is whole"),
     Mutation(a_restore_that_was_cut_off_is_left_as_it_is, _LONG, 0, 20, "long writes come to an end|recovers|bricked"),
     Mutation(a_restore_is_dropped_after_it_was_decided, _LONG, 1, 20, "a memory is seen as a whole|a restore is whole"),
@@ -811,6 +1000,13 @@ MUTATIONS = (
     Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 8, 20, "what can be searched is whole"),
     Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 0, 5, "a search without meaning says so"),
     Mutation(vectors_of_earlier_models_stay, "embedding-faults", 2, 5, "vectors of another model in a scope of one"),
+    Mutation(
+        what_could_not_be_embedded_counts_as_embedded,
+        "embedding-process-crashes",
+        0,
+        10,
+        "what can be searched is whole|everything ends embedded",
+    ),
     Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 0, 10, "nothing is half there"),
     Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 0, 10, "nothing is half there"),
     Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 9, 20, "a passage is as its client was told"),
@@ -837,7 +1033,7 @@ MUTATIONS = (
     Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 0, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 0, 5),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
-    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 7, 20, "no change of the rules is lost"),
+    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 52, 60, "no change of the rules is lost"),
     Mutation(
         an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 0, 10, "a link is as its client was told"
     ),
@@ -874,6 +1070,11 @@ MUTATIONS = (
         "a prompt is a sound chat|a live chat is what is stored",
     ),
     Mutation(an_interrupted_outside_call_is_run_again, _CRASH, 18, _POINTS, "an outside tool never runs twice"),
+    Mutation(imported_agents_are_seen_before_they_are_whole, _AGENT_FILES, 0, 5, "an import is whole"),
+    Mutation(imported_agents_are_seen_before_they_are_whole, _TEMPLATES, 0, 5, "of one version|is whole"),
+    Mutation(a_rollback_forgets_the_versions_after_it, _TEMPLATES, 0, 5, "versions have no gaps"),
+    Mutation(an_update_changes_a_saved_version, _TEMPLATES, 0, 10, "a saved version never changes"),
+    Mutation(a_migration_forgets_the_blocks, _TEMPLATES, 0, 10, "an agent is of one version"),
     Mutation(those_who_ask_each_other_wait, _AGENTS, 0, 5, "nobody waits for the time-out"),
     Mutation(
         the_work_of_a_companion_is_counted_and_not_written, _AGENTS, 0, 5, "a companion works after every nth turn"
@@ -889,6 +1090,24 @@ MUTATIONS = (
         1,
         10,
         "the server recovers|no agent is bricked",
+    ),
+    Mutation(
+        an_absent_provider_hides_the_models_of_all,
+        "model-server-that-goes-away",
+        0,
+        3,
+        "models can always be listed|the server recovers",
+    ),
+    Mutation(a_switch_of_reasoning_reaches_no_loaded_agent, _LANES, 1, 20, _STALE),
+    Mutation(
+        a_long_summary_is_not_cut, "small-context-windows", 5, 10, "a summary takes at most its share of the window"
+    ),
+    Mutation(
+        a_summary_is_asked_for_without_a_limit,
+        "small-context-windows",
+        0,
+        5,
+        "a summary is asked for within its limit",
     ),
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 2, 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 0, 5, "the mailbox is bounded"),
@@ -925,9 +1144,10 @@ MUTATIONS = (
     Mutation(what_code_is_refused_is_not_recorded, _DOORS, 0, 5, "what code uses is recorded"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 0, 10, "a budget is held|a live budget"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 13, 60, "every request is answered"),
+    Mutation(the_size_of_an_agent_is_not_counted, "large-agents", 3, 20, "agents are put away and loaded again"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
-    Mutation(edits_are_told_to_nobody, _SHARED, 5, 10, "a prompt is not older than the last edit"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 0, 10, _STALE + "|a live agent has what is stored"),
     Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE + "|a live agent has what is stored"),
     Mutation(
         a_write_whose_caller_is_gone_is_told_to_nobody,
@@ -948,6 +1168,13 @@ MUTATIONS = (
     Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 2, 10, "what is forbidden is not run"),
     Mutation(calls_are_not_counted, "permissions-race-calls", 0, 10, "a limit of calls is held|a live limit"),
     Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 0, 10, "every call is recorded once"),
+    Mutation(
+        usage_read_during_a_commit_counts_it_twice,
+        _ALLOWED,
+        539258,
+        2,
+        "a live limit is what the calls have used",
+    ),
     Mutation(a_kept_result_takes_again_what_it_took, _ALLOWED, 0, 2, "what is used is counted once"),
     Mutation(results_are_kept_for_an_hour, _ALLOWED, 0, 2, "a result is kept for its time"),
     Mutation(a_result_is_kept_for_everybody, _ALLOWED, 0, 2, "a result is its agent's own"),
@@ -980,8 +1207,23 @@ MUTATIONS = (
         10,
         "a secret reads as it was written|every secret uses the key that is left",
     ),
+    Mutation(stored_providers_are_read_once, _OWN_PROVIDERS, 0, 10, "a change counts for the next call"),
+    Mutation(a_deleted_provider_stays, _OWN_PROVIDERS, 2, 20, "a change counts for the next call"),
+    Mutation(organizations_share_their_own_providers, _OWN_PROVIDERS, 0, 10, "an organization calls with its own key"),
+    Mutation(
+        a_rotation_leaves_out_the_keys_of_providers,
+        _OWN_PROVIDERS,
+        6,
+        10,
+        "every secret uses the key that is left|a stored key reads as it was written",
+    ),
     Mutation(a_key_is_used_before_it_is_stored, _ROTATION, 0, 10, "the node comes up"),
     Mutation(a_secret_is_encrypted_with_the_key_of_the_start, _ROTATION, 4, 10, "one key is left"),
     Mutation(a_rotation_is_not_taken_up_again, _ROTATION, 0, 10, "a rotation ends"),
     Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 0, 10),
+    Mutation(a_search_has_no_limit, _WEB, 0, 6, "a web tool ends in its time"),
+    Mutation(a_rate_limit_is_not_remembered, _WEB, 6, 10, "a rate limit is kept by all"),
+    Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
+    Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
+    Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
 )

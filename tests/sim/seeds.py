@@ -113,6 +113,11 @@ FOUND = (
         "a turn was cut off after its call had been answered and the answer rotted: the call was run a second time",
     ),
     Found(
+        "mcp-clients-and-power-cuts",
+        993485,
+        "an MCP client was told that its message had failed, because the disk could not say that its turn went on",
+    ),
+    Found(
         "code-that-calls-back",
         3,
         "a tool that code had called was run, and its record failed: code was told to call it again",
@@ -141,6 +146,11 @@ FOUND = (
         "storage-corruption",
         8,
         "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",
+    ),
+    Found(
+        "limits-and-kept-results",
+        539258,
+        "a lane read the usage while another lane's commit was on its way back, and the commit was counted twice",
     ),
     Found(
         "limits-and-kept-results",
@@ -178,4 +188,86 @@ FOUND = (
         550778,
         "the scenario's own: a cell that reached its time-out after its code had finished was taken for a lost call",
     ),
+    Found(
+        "api-model-of-turns",
+        700001,
+        "a history that was emptied: the other conversations of the agent lost their instructions, and "
+        "compiling them again overwrote the first message of a user",
+    ),
+    Found(
+        "one-organization-floods",
+        533838,
+        "the scenario's own: a job whose client has left goes on to its end, which was taken for a lost slot",
+    ),
+    Found(
+        "api-model-of-memory",
+        700007,
+        "the model's own: an entry that ended between two pages of a list was missed in one direction",
+    ),
+    Found(
+        "api-model-of-access",
+        700025,
+        "the model's own: a call that was denied at its end between two requests was listed in one of them",
+    ),
+    Found(
+        "api-model-of-limits",
+        700005,
+        "the model's own: the status of an agent that could not be loaded is of the process and ends with it",
+    ),
+    Found(
+        "api-model-of-access",
+        800017,
+        "answers to waiting calls were stored and a call had run when the disk failed: the client was told to send "
+        "them again",
+    ),
+    Found(
+        "api-model-of-memory",
+        1000005,
+        "the model's own: the archive that an agent got after its checkpoint was asked for after the restore",
+    ),
+    Found(
+        "delete-and-reset",
+        900004,
+        "the scenario's own: a stream that had begun with a ping told only in its end that the agent is deleted",
+    ),
+    Found(
+        "mcp-servers-that-break",
+        0,
+        "programs of MCP servers that were being started were not counted: more ran than mcp.processes_max; a server "
+        "repeated its token in an error, and the model read it",
+    ),
+    Found(
+        "mcp-servers-that-break",
+        3,
+        "an MCP server whose connection broke once while it was asked for its version was taken for one of the older "
+        "generation for ever, and could not be used again",
+    ),
+    Found(
+        "mcp-servers-that-break",
+        48,
+        "a call whose stream broke off was made a second time when the stream could not be asked for again",
+    ),
+    Found(
+        "mcp-tools-that-change",
+        1,
+        "a change of tools was missed for good when the new list could not be read at once, or nobody listened",
+    ),
+    Found(
+        "mcp-tools-that-change",
+        1012,
+        "a list of tools that was read and could not be stored was not read again, and the change was missed",
+    ),
+    Found("mcp-tools-that-change", 5, "of two refreshes at once, the older list of tools was stored last"),
+    Found(
+        "mcp-tools-that-change",
+        8,
+        "an MCP server that was deleted while it was being connected to was connected nevertheless, and stayed so",
+    ),
+    Found(
+        "mcp-tokens-that-end",
+        0,
+        "a renewal of a token ended with the call that waited for it: the new refresh token was lost",
+    ),
+    Found("mcp-tokens-that-end", 1, "a renewed token that could not be stored was lost"),
+    Found("mcp-tokens-that-end", 7, "a failing database broke off the events of a connection to an MCP server"),
 )

@@ -1,6 +1,7 @@
 """Shares of the seeds that `make test` plays of each scenario.
 
-Where a share begins depends on the commit, so that every commit plays other seeds and one commit always plays the same.
+Where a share begins depends on `src` as it is in the commit that is checked out: every change of the product plays
+other seeds, and a commit that changes only tests or documents plays the same again.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ from kelpie.sim.runs.seed_search import Search, search
 from kelpie.sim.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
-NO_COMMIT = "no commit"  # where git or the repository is missing: every share begins at 0
+SOURCE = "HEAD:src"
+NO_SOURCE = "no commit"  # where git or the repository is missing: every share begins at 0
 FIRST_MAX = 1_000_000
 FURTHER = 60  # shares more at most are searched for the seed that fires a named fault; few faults need one
 HASH_SEED = "4242"  # of the other process
@@ -29,6 +31,7 @@ RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
 SHARE_OF_LONG = 5
 LONG = (
     "many-agents",
+    "large-agents",
     "shared-block-edits",
     "block-history",
     "two-servers-one-disk",
@@ -43,12 +46,24 @@ SHARE_OF_MEMORY = 4
 MEMORY = (
     "passages-under-storage-faults",
     "embedding-faults",
+    "embedding-process-crashes",
     "vector-search-fails",
     "memory-crashes",
     "storage-corruption",
     "tools-in-cells",
     "code-that-calls-back",
     "limits-and-kept-results",
+    "api-model-of-memory",
+    "api-model-of-turns",
+    "api-model-of-limits",
+    "api-model-of-access",
+    "web-searches-at-once",
+    "mcp-clients-and-power-cuts",
+    "mcp-servers-that-break",
+    "mcp-tasks-and-restarts",
+    "mcp-questions-and-crashes",
+    "mcp-tools-that-change",
+    "mcp-tokens-that-end",
 )
 
 
@@ -60,18 +75,18 @@ def share_of(name: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def commit() -> str:
-    """The commit that is checked out, or `NO_COMMIT`."""
+def source() -> str:
+    """The hash of `src` in the commit that is checked out, or `NO_SOURCE`."""
     try:
-        asked = subprocess.run(("git", "rev-parse", "HEAD"), cwd=ROOT, capture_output=True, text=True, check=False)
+        asked = subprocess.run(("git", "rev-parse", SOURCE), cwd=ROOT, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return NO_COMMIT
-    return asked.stdout.strip() if asked.returncode == 0 else NO_COMMIT
+        return NO_SOURCE
+    return asked.stdout.strip() if asked.returncode == 0 else NO_SOURCE
 
 
 def first_seed(name: str, of: str) -> int:
-    """Where the share of a scenario begins at a commit."""
-    if of == NO_COMMIT:
+    """Where the share of a scenario begins for a source."""
+    if of == NO_SOURCE:
         return 0
     return int.from_bytes(hashlib.sha256(f"{of} {name}".encode()).digest()[:8]) % FIRST_MAX
 
@@ -95,7 +110,7 @@ class Share:
         again = f"kelpie sim search --scenario {self.name} --seeds {self.first}..{self.last}"
         if self.found.broken is not None:
             again = f"kelpie sim run --scenario {self.name} --seed {self.found.broken.seed}"
-        return f"{told}\nThe share begins at seed {self.first} ({self.of}). To see it again, run:\n  {again}"
+        return f"{told}\nThe share begins at seed {self.first} (src {self.of}). To see it again, run:\n  {again}"
 
 
 def play(scenario: Scenario, first: int, share: int, of: str) -> Share:

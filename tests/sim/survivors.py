@@ -25,12 +25,13 @@ from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
 from kelpie.agent.turn.activation import Activation
 from kelpie.core.conversations.runs import RunStatus, StopReason
+from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.memory.block_history import BlockHistory
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.blocks import attachments
 from kelpie.storage.conversations import approvals
+from kelpie.storage.runs import callbacks, runs, unfinished
 from kelpie.storage.runs import events as run_events
-from kelpie.storage.runs import runs, unfinished
 from kelpie.storage.tables import agent_head, conversations
 from kelpie.storage.tables import runs as runs_table
 from tests.agent import test_compaction
@@ -124,6 +125,15 @@ def previews_that_could_not_be_written_are_dropped(patch: pytest.MonkeyPatch) ->
         return done
 
     patch.setattr(event_recorder.StoredTurnStream, "_flush", flush)
+
+
+def a_callback_comes_again_after_it_was_taken(patch: pytest.MonkeyPatch) -> None:
+    original = callbacks.record_attempt
+
+    def record_attempt(tx: Any, run_id: Any, now: int, status: Any, error: Any, again_at: Any) -> None:
+        original(tx, run_id, now, status, error, again_at or now + MICROS_PER_SECOND)
+
+    patch.setattr(callbacks, "record_attempt", record_attempt)
 
 
 def a_run_is_queued_while_it_is_played(patch: pytest.MonkeyPatch) -> None:
@@ -306,6 +316,7 @@ SURVIVORS = (
     Mutation(previews_written_again_lack_one, _BEHIND, 1, 20, _PIECES),  # S1
     Mutation(a_follower_skips_a_batch_at_the_end_of_a_page, _BEHIND, 0, 20, "a frame keeps its number"),  # S3
     Mutation(previews_that_could_not_be_written_are_dropped, _BEHIND, 0, 20, _PIECES),  # S4
+    Mutation(a_callback_comes_again_after_it_was_taken, _BEHIND, 0, 5, "callback"),  # B2
     Mutation(a_run_is_queued_while_it_is_played, _BEHIND, 9, 10, "a run is queued once"),  # B1
     Mutation(what_a_summary_costs_is_not_booked, _USAGE, 0, 20, _LIVE_BUDGET),  # K4
     Mutation(spending_read_beside_a_commit_is_kept, _USAGE, 0, 20, _LIVE_BUDGET),  # G2
@@ -326,7 +337,7 @@ SURVIVORS = (
     ),  # H1
     Mutation(what_learning_costs_is_not_told_to_a_live_agent, "facts-under-faults", 0, 10, _LIVE_BUDGET),
     Mutation(
-        a_change_by_its_own_turn_makes_a_stale_conversation_current, "shared-block-edits", 5, 20, "has what is stored"
+        a_change_by_its_own_turn_makes_a_stale_conversation_current, "shared-block-edits", 12, 120, "has what is stored"
     ),
     Mutation(a_context_read_before_it_was_emptied_comes_back, "delete-and-reset", 14, 20, "emptied history"),
     Mutation(a_companion_is_not_told_of_a_block_it_shares, "agents-write-to-each-other", 0, 10, "has what is stored"),

@@ -10,10 +10,12 @@ from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
+from tests.sim.mcp_mutations import MCP_MUTATIONS
+from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 
-PLANTED = (*MUTATIONS, *SURVIVORS)
+PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS)
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:

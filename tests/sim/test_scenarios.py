@@ -1,6 +1,6 @@
 """The real server under every kind of fault: a share of the seeds here, many more under `make soak`.
 
-Where a share begins depends on the commit (tests/sim/shares.py), and a failure says which seed that was. Each test
+Where a share begins depends on the source (tests/sim/shares.py), and a failure says which seed that was. Each test
 asserts that every invariant held and that every fault the scenario names fired at its place.
 """
 
@@ -14,7 +14,7 @@ from kelpie.sim.faults import CRASHES, Aim, Fault, places_of
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.seeds import FOUND, Found
-from tests.sim.shares import HASH_SEED, Elsewhere, commit, elsewhere, first_seed, play, share_of
+from tests.sim.shares import HASH_SEED, Elsewhere, elsewhere, first_seed, play, share_of, source
 
 ROOT = Path(__file__).parents[2]
 ALONE_MAX = 5  # runs with one kind of fault, in which it fires
@@ -30,10 +30,10 @@ def other() -> Iterator[Elsewhere]:
 def test_every_invariant_holds_and_every_named_fault_fires(name: str, other: Elsewhere) -> None:
     """A run depends on its scenario and seed alone: the last seed of a share, played after the others, gives the trace
     that it gives in another process (tests/sim/shares.py) after other scenarios."""
-    first = first_seed(name, commit())
+    first = first_seed(name, source())
     last = first + share_of(name) - 1
     other.ask(name, last)
-    played = play(SCENARIOS[name], first, share_of(name), commit())
+    played = play(SCENARIOS[name], first, share_of(name), source())
     there = other.trace_hash(name, last)
     assert (told := played.verdict()) is None, told
     assert played.trace_hash == there, (

@@ -1,4 +1,8 @@
-"""A share begins at a seed of its commit, waits for its faults within bounds, and says how to see a failure again."""
+"""A share begins at a seed of its source, waits for its faults within bounds, and says how to see a failure again."""
+
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +12,7 @@ from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim import shares, shop
-from tests.sim.shares import FIRST_MAX, FURTHER, NO_COMMIT, first_seed, play, share_of
+from tests.sim.shares import FIRST_MAX, FURTHER, NO_SOURCE, first_seed, play, share_of
 
 RARE = Aim(Fault.storage_latency, "database.write", rate=0.2)
 NEVER = Aim(Fault.crash_before_write, "database.begin", nth=1000)
@@ -22,7 +26,7 @@ def scenario(*faults: Aim) -> Scenario:
     return Scenario("rare", _write, shop.boot, shop.schema, faults=faults, quiet_s=1.0)
 
 
-def test_every_commit_and_every_scenario_has_its_own_first_seed() -> None:
+def test_every_source_and_every_scenario_has_its_own_first_seed() -> None:
     firsts = {first_seed(name, of) for name in SCENARIOS for of in ("a" * 40, "b" * 40)}
     assert len(firsts) == 2 * len(SCENARIOS)
     assert all(0 <= first < FIRST_MAX for first in firsts)
@@ -31,12 +35,33 @@ def test_every_commit_and_every_scenario_has_its_own_first_seed() -> None:
 
 def test_without_a_commit_every_share_begins_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    shares.commit.cache_clear()
+    shares.source.cache_clear()
     try:
-        assert shares.commit() == NO_COMMIT
+        assert shares.source() == NO_SOURCE
     finally:
-        shares.commit.cache_clear()
-    assert {first_seed(name, NO_COMMIT) for name in SCENARIOS} == {0}
+        shares.source.cache_clear()
+    assert {first_seed(name, NO_SOURCE) for name in SCENARIOS} == {0}
+
+
+def test_a_share_depends_on_src_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "ROOT", tmp_path)
+    hashes: list[str] = []
+    git("init", "-q", at=tmp_path)
+    for path, text in (("src/a", "one"), ("tests/a", "one"), ("docs/a", "one"), ("src/a", "two"), ("src/a", "one")):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+        git("add", "-A", at=tmp_path)
+        git("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", path, at=tmp_path)
+        shares.source.cache_clear()
+        hashes.append(shares.source())
+    shares.source.cache_clear()
+    assert hashes[0] == hashes[1] == hashes[2] == hashes[4] != hashes[3]
+
+
+def git(*arguments: str, at: Path) -> None:
+    """Runs git without the settings of this machine."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(at), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(("git", *arguments), cwd=at, check=True, env=env)
 
 
 def test_every_plot_has_its_turn_wherever_a_share_begins() -> None:
@@ -50,12 +75,12 @@ def test_a_share_goes_on_until_its_faults_have_fired() -> None:
     rare = scenario(RARE)
     silent = next(seed for seed in range(1000) if not run(rare, seed).fired(RARE.fault, RARE.place))
     fired = next(seed for seed in range(silent, 1000) if run(rare, seed).fired(RARE.fault, RARE.place))
-    assert play(rare, silent, 1, NO_COMMIT).last == min(fired, silent + FURTHER)
-    assert play(rare, fired, 3, NO_COMMIT).last == fired + 2
+    assert play(rare, silent, 1, NO_SOURCE).last == min(fired, silent + FURTHER)
+    assert play(rare, fired, 3, NO_SOURCE).last == fired + 2
 
 
 def test_a_fault_that_never_fires_ends_a_share_with_the_command_to_search_it() -> None:
-    share = play(scenario(NEVER), 7, 2, NO_COMMIT)
+    share = play(scenario(NEVER), 7, 2, NO_SOURCE)
     told = share.verdict() or ""
     assert share.found.runs == 2 * (1 + FURTHER) and "never fired: CrashBeforeWrite at database.begin" in told
     assert f"kelpie sim search --scenario rare --seeds 7..{6 + share.found.runs}" in told
@@ -66,7 +91,7 @@ def test_a_broken_seed_is_told_with_the_first_seed_and_the_command_to_run_it() -
     share = play(racy, 3000, RACE_SEEDS, "c" * 40)
     assert share.found.broken is not None
     told = share.verdict() or ""
-    assert "no count is lost" in told and f"begins at seed 3000 ({'c' * 40})" in told
+    assert "no count is lost" in told and f"begins at seed 3000 (src {'c' * 40})" in told
     assert f"kelpie sim run --scenario {racy.name} --seed {share.found.broken.seed}" in told
     assert share.trace_hash is None, "the last seed was not played"
 

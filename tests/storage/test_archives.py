@@ -15,6 +15,8 @@ from kelpie.storage.agents import agents
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.integrity.search_index_checks import wrongs
+from kelpie.storage.rows.piece_size import BYTES_MAX
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
 
@@ -52,6 +54,10 @@ def left(tx: Tx) -> dict[str, int]:
     """How many rows there are of everything that belongs to an archive."""
     tables = ("archives", "agent_archives", "passages", "passage_tags", "search_items", "search_segments")
     return {name: tx.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in tables}
+
+
+def stored_bytes(tx: Tx) -> int:
+    return tx.execute(text("SELECT coalesce(sum(length(text)), 0) FROM passages")).scalar_one()
 
 
 @pytest.fixture
@@ -217,12 +223,13 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     for one in (large, small):
         archives.insert(tx, Archive(one, "a", 1, 1))
     archives.attach(tx, ANN, large)
-    number = archive_removal.PIECE * 2 + 10
+    number = archive_removal.ROWS_MAX * 2 + 10
     key = "passage-00000000-0000-4000-8000-{:012}".format
     passages.insert_many(tx, [Passage(PassageId(key(n)), large, f"apple {n}", n, n, ("t",)) for n in range(number)])
+    passages.insert_many(tx, [Passage(PassageId(key(900 + n)), large, "x" * 600_000, n, n) for n in range(3)])
     passages.insert(tx, Passage(PassageId(key(number)), small, "apple kept", 1, 1))
     archive_removal.delete(tx, OURS, large)
-    assert left(tx)["passages"] == number + 1, "the rest comes later"
+    assert left(tx)["passages"] == number + 4, "the rest comes later"
     for call in (
         lambda: archives.get(tx, OURS, large),
         lambda: archives.require(tx, OURS, large),
@@ -237,11 +244,16 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
         assert [each.passage.text for each in passage_search.search(tx, OURS, query)] == ["apple kept"]
     rounds = 0
     while archive_removal.needs_cleanup(tx):
-        before = left(tx)["passages"]
+        before, size = left(tx), stored_bytes(tx)
         archive_removal.clean_up(tx)
-        assert before - left(tx)["passages"] <= archive_removal.PIECE + 1
+        after = left(tx)
+        assert before["search_items"] - after["search_items"] <= archive_removal.ROWS_MAX
+        assert before["passages"] - after["passages"] <= archive_removal.ROWS_MAX
+        assert size - stored_bytes(tx) <= BYTES_MAX
+        assert after["passages"] == before["passages"] or after["search_items"] == 1, "search entries go first"
+        assert wrongs(lambda statement: [tuple(row) for row in tx.execute(text(statement))]) == {}
         rounds += 1
-    assert rounds == 3
+    assert rounds >= 6
     archive_removal.clean_up(tx)
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 1, "passage_tags": 0, "search_items": 1, "search_segments": 0,

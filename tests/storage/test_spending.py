@@ -35,7 +35,7 @@ def spend(tx: Tx, number: int, at: int, handle: str | None, tokens: int, owner: 
     steps.add(tx, Step(step_id, RUN, AGENT, at, StepStatus.success, model_handle=handle, usage=used), owner)
 
 
-def test_it_is_added_up_by_hour_and_model_over_all_organisations(tx: Tx) -> None:
+def test_it_is_added_up_by_hour_and_model_of_each_organisation(tx: Tx) -> None:
     assert steps.spent_since(tx, 0) == []
     given = [
         (HOUR - 1, "openai/a", 1000, DEFAULT_ORGANIZATION),
@@ -48,10 +48,11 @@ def test_it_is_added_up_by_hour_and_model_over_all_organisations(tx: Tx) -> None
     for number, (at, handle, tokens, owner) in enumerate(given):
         spend(tx, number, at, handle, tokens, owner)
     assert steps.spent_since(tx, HOUR) == [
-        ("ollama/b", 6 * HOUR, 700),
-        ("openai/a", 6 * HOUR, 77),
-        ("", 7 * HOUR, 0),
-        ("openai/a", 7 * HOUR, 35),
+        (DEFAULT_ORGANIZATION, "openai/a", 6 * HOUR, 7),
+        (OTHERS, "ollama/b", 6 * HOUR, 700),
+        (OTHERS, "openai/a", 6 * HOUR, 70),
+        (DEFAULT_ORGANIZATION, "", 7 * HOUR, 0),
+        (OTHERS, "openai/a", 7 * HOUR, 35),
     ]
 
 

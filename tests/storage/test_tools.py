@@ -1,6 +1,6 @@
 """Tools as rows: what is written is read back, names are unique, agents keep the order they were given."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from kelpie.core.tools.tools import Tool, ToolQuery, ToolType
 from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.tools import tools
+from kelpie.storage.tools.attached_tools import AttachedTools
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
 
@@ -37,7 +38,7 @@ def tx() -> Iterator[Tx]:
         yield connection
 
 
-def names(found: list[Tool]) -> list[str]:
+def names(found: Sequence[Tool]) -> list[str]:
     return [t.name for t in found]
 
 
@@ -117,7 +118,10 @@ def test_agents_keep_the_order_they_were_given(tx: Tx) -> None:
     tools.replace_for_agent(tx, ANN, [tool_id(2), tool_id(3), tool_id(2), tool_id(1)])
     assert names(tools.of_agent(tx, ANN)) == ["b", "c", "a"]
     assert [tools.detach(tx, ANN, tool_id(3)), tools.detach(tx, ANN, tool_id(3))] == [True, False]
-    assert {k: names(v) for k, v in tools.of_agents(tx, [BEN, ANN]).items()} == {BEN: [], ANN: ["b", "a"]}
+    assert {k: names(v) for k, v in AttachedTools(tx, [BEN, ANN], writes=True).of([BEN, ANN]).items()} == {
+        BEN: [],
+        ANN: ["b", "a"],
+    }
     assert names(tools.page_of_agent(tx, DEFAULT_ORGANIZATION, ANN, Page(limit=1))) == ["b"], "newest first by default"
     for agent_id, wanted in ((ANN, tool_id(9)), (AgentId("agent-00000000-0000-4000-8000-000000000099"), tool_id(1))):
         with pytest.raises(NotFound):

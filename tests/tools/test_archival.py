@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
+from kelpie.search.queries import LikelyItems, NearItems
 from kelpie.storage.archives import archives
 from kelpie.tools.calls.interface import Precomputed
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
@@ -65,7 +66,8 @@ def test_what_was_near_is_shown_only_while_it_is_the_agents_own(shop: Workshop) 
     shop.run("archival_memory_insert", content="tea of Ann")
     shop.run("archival_memory_insert", by=BEN, content="coffee of Ben")
     near = {by: search(shop, by=by, query="")[0]["id"] for by in (ANN, BEN)}
-    precomputed = Precomputed(passages=tuple((shop.number(each), 0.9) for each in near.values()), by_vectors=True)
+    near_items = NearItems({"model": LikelyItems([(shop.number(each), 0.9) for each in near.values()])})
+    precomputed = Precomputed(passages=near_items, by_vectors=True)
     found = json.loads(shop.run("archival_memory_search", query="drinks", precomputed=precomputed).text)
     assert found["search_mode"] == "hybrid" and [r["content"] for r in found["results"]] == ["tea of Ann"]
 

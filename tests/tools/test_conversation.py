@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from kelpie.core.conversations.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.dates.dates import ago
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.search.queries import LikelyItems, NearItems
 from kelpie.storage.conversations import messages
 from kelpie.tools.calls.interface import Precomputed
-from kelpie.tools.dates.dates import ago
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 HOUR = 3600 * MICROS_PER_SECOND
@@ -103,7 +104,10 @@ def test_what_was_near_is_shown_only_if_it_is_the_agents_and_passes_the_filters(
     say(shop, 1, Role.user, "tea")
     say(shop, 2, Role.user, "coffee of Ben", agent_id=BEN)
     say(shop, 3, Role.assistant, "cocoa")
-    precomputed = Precomputed(messages=tuple((shop.number(message_id(n)), 0.9) for n in (1, 2, 3, 4)), by_vectors=True)
+    precomputed = Precomputed(
+        messages=NearItems({"model": LikelyItems([(shop.number(message_id(n)), 0.9) for n in (1, 2, 3, 4)])}),
+        by_vectors=True,
+    )
     assert contents(shop, query="drinks", precomputed=precomputed) == ["tea", "cocoa"]
     assert contents(shop, query="drinks", roles=["user"], precomputed=precomputed) == ["tea"]
 

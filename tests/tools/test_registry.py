@@ -321,7 +321,8 @@ SIGNATURES = {
         "letta_builtin",
         True,
         "query*:string num_results:integer category:string include_text:boolean include_domains:array "
-        "exclude_domains:array start_published_date:string end_published_date:string user_location:string",
+        "exclude_domains:array start_published_date:string end_published_date:string user_location:string "
+        "search_depth:string",
     ),
     "fetch_webpage": ("letta_builtin", True, "url*:string"),
     "working_memory_set": (

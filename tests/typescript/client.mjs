@@ -178,6 +178,27 @@ const sections = {
     assert.deepEqual(types(own), ["system_message"], "the agent's own conversation is another one");
   },
 
+  async templates() {
+    const agent = await made({ memory_blocks: [{ label: "human", value: "Name: {{name}}" }] });
+    const name = `ts-${agent.id.slice(-12)}`;
+    const template = await client.templates.create({ type: "agent", agent_id: agent.id, name });
+    assert.equal(template.latest_version, "1");
+    const file = await client.agents.exportFile(agent.id);
+    file.blocks[0].value = "Called {{name}}";
+    assert.ok((await client.templates.update(name, { agent_file_json: file })).success);
+    assert.equal((await client.templates.save(name)).latest_version, "2");
+    assert.ok((await client.templates.rollback(name, { version: "1" })).success);
+    const deployed = await client.templates.agents.create(`${name}:latest`, { memory_variables: { name: "Ann" } });
+    assert.equal((await client.agents.blocks.retrieve("human", { agent_id: deployed.agent_ids[0] })).value, "Called Ann");
+    const slug = template.template_deployment_slug;
+    const first = await client.templates.agents.create(slug, { memory_variables: { name: "Bo" }, agent_name: "bo" });
+    assert.equal((await client.agents.blocks.retrieve("human", { agent_id: first.agent_ids[0] })).value, "Name: Bo");
+    assert.ok((await client.templates.delete(name)).success);
+    const [device] = (await client.environments.list()).connections;
+    assert.equal((await client.environments.retrieve(device.deviceId)).id, device.id);
+    await assert.rejects(client.environments.sendMessage(device.connectionId, { messages: [] }), NotFoundError);
+  },
+
   async errors() {
     await assert.rejects(client.agents.retrieve("agent-00000000-0000-4000-8000-000000000000"), (error) => {
       assert.ok(error instanceof NotFoundError && error instanceof APIError);

@@ -41,7 +41,7 @@ async def test_a_machine_that_works_proves_it() -> None:
     proof = await prove(cells, "x86_64", thoroughly=True)
     assert proof.lacking is None
     found = {each.name: each for each in proof.tried}
-    for name in ("a cell starts", "no network access", "host files are hidden"):
+    for name in ("the sandbox starts", "no network access", "host files are hidden"):
         assert found[name].works, found[name]
     assert all(each.remedy for each in proof.tried if not each.works)
     assert found["processes are limited"].works or not cells.has_groups

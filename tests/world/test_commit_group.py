@@ -99,7 +99,7 @@ def test_a_failing_first_function_leaves_nothing_to_the_others(connection: Conne
 def test_a_lost_group_is_replayed_one_by_one(connection: Connection, point: str, fault: object) -> None:
     turn = 0 if point == "before_savepoint" else 1
     faults = Faults(connection, **{point: (turn, fault)})
-    watch_statements(connection.engine, faults)
+    watch_statements(connection, faults)
     outcomes = run_group(connection, [put(1), put(2), put(3)], faults=faults)
     # The first two were lost and replayed, the third was never begun and is offered again.
     assert kinds(outcomes) == [1, 2]

@@ -5,24 +5,33 @@ The tests that embed skip where the model's package is not installed; `make test
 
 import asyncio
 import importlib.util
+import io
+import json
 import os
 import re
+import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from shutil import copyfile
 
 import numpy as np
 import pytest
+import pytest_asyncio
 from numpy.typing import NDArray
 
-from kelpie.core.errors import ModelError
-from kelpie.world.embedding import minilm
+from kelpie.core.errors import ModelError, ModelFault
+from kelpie.world.embedding import minilm, process
 from kelpie.world.embedding.minilm import DIMENSIONS, MiniLm
 from kelpie.world.embedding.pieces import ON_THIS_MACHINE
+from kelpie.world.embedding.process import EmbeddingProcess
+from kelpie.world.embedding.process_loop import HEAD, PATIENT, PROMPT, serve
 from kelpie.world.embedding.sentence_model import WINDOW_TOKENS, WINDOWS_MAX
 from tests.parts import lacks
+
+on_the_shared_loop = pytest.mark.asyncio(loop_scope="module")  # which the shared process belongs to
 
 # The first numbers, and the sum of all times 1, 2, ... 384. Those of the first sentence are the published model's; the
 # others were made here, and keep what is found from moving unseen.
@@ -34,6 +43,7 @@ GOLDEN = {
     "What did she tell me about her sister's allergy?": ([0.004934, 0.037230, -0.023802, 0.000970], -114.6163),
 }
 NEAR = 1e-4
+ALIKE = 0.997  # cosine of the vectors of both precisions
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +51,20 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("models")
 
 
-@pytest.fixture
-async def model(cache: Path) -> AsyncIterator[MiniLm]:
-    found = MiniLm(None, cache)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(cache: Path) -> AsyncIterator[MiniLm]:
+    """The published precision. All tests share one process, which takes long to start."""
+    found = MiniLm(None, cache, precision="float32")
     if why := found.why_not():
         lacks("model", why)
     yield found
     await found.close()
+
+
+@pytest.fixture
+def model(running: MiniLm, monkeypatch: pytest.MonkeyPatch) -> MiniLm:
+    monkeypatch.setattr(minilm, "KNOWN_MAX", 0)  # every text is embedded
+    return running
 
 
 async def embedded(model: MiniLm, *texts: str) -> NDArray[np.float32]:
@@ -56,6 +73,7 @@ async def embedded(model: MiniLm, *texts: str) -> NDArray[np.float32]:
     return np.stack(found)
 
 
+@on_the_shared_loop
 async def test_vectors_are_those_of_the_published_model(model: MiniLm) -> None:
     found = await embedded(model, *GOLDEN)
     for vector, (first, checksum) in zip(found, GOLDEN.values(), strict=True):
@@ -65,6 +83,7 @@ async def test_vectors_are_those_of_the_published_model(model: MiniLm) -> None:
     assert float(found[0] @ found[1]) == pytest.approx(0.0363, abs=NEAR)
 
 
+@on_the_shared_loop
 async def test_a_text_has_the_same_vector_alone_and_among_others(model: MiniLm) -> None:
     texts = [f"{'word ' * (number * 7)}number {number}" for number in range(40)]
     together = await embedded(model, *texts)
@@ -72,6 +91,7 @@ async def test_a_text_has_the_same_vector_alone_and_among_others(model: MiniLm) 
         assert together[number] == pytest.approx((await embedded(model, texts[number]))[0], abs=NEAR)
 
 
+@on_the_shared_loop
 async def test_a_long_text_is_read_to_its_end(model: MiniLm) -> None:
     filler = "The harbour was quiet and nothing happened there. " * 40  # more than one window
     assert len(filler.split()) > WINDOW_TOKENS
@@ -80,6 +100,7 @@ async def test_a_long_text_is_read_to_its_end(model: MiniLm) -> None:
     assert float(told @ asked) > float(plain @ asked) + 0.05
 
 
+@on_the_shared_loop
 async def test_a_text_of_any_length_costs_no_more_than_the_bound(model: MiniLm) -> None:
     within = "lorem " * (WINDOW_TOKENS * WINDOWS_MAX * 2)
     ends = [within + "and so it ended", within + "but then the volcano erupted"]
@@ -90,15 +111,18 @@ async def test_a_text_of_any_length_costs_no_more_than_the_bound(model: MiniLm) 
 @pytest.mark.parametrize(
     "text", ["", " \n\t", "日本語の文章です", "🦊🏔️", "مرحبا بالعالم", "e\u0301\u200d\u202e", "\x00\x01", "a" * 5000]
 )
+@on_the_shared_loop
 async def test_any_text_has_a_vector_of_length_one(model: MiniLm, text: str) -> None:
     (vector,) = await embedded(model, text)
     assert float(np.linalg.norm(vector)) == pytest.approx(1.0, abs=NEAR)
 
 
+@on_the_shared_loop
 async def test_no_texts_have_no_vectors(model: MiniLm) -> None:
     assert await model.embed([]) == []
 
 
+@on_the_shared_loop
 async def test_the_event_loop_runs_on_while_texts_are_embedded(model: MiniLm) -> None:
     task = asyncio.create_task(model.embed([f"sentence number {number}" for number in range(64)]))
     turns = 0
@@ -109,6 +133,7 @@ async def test_the_event_loop_runs_on_while_texts_are_embedded(model: MiniLm) ->
     assert len(await task) == 64
 
 
+@on_the_shared_loop
 async def test_too_many_waiting_texts_are_refused_at_once(model: MiniLm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minilm, "WAITING_MAX", 3)
     with pytest.raises(ModelError, match="3 texts are already waiting"):
@@ -131,21 +156,49 @@ class Held:
         return [text.encode() for text in texts]
 
 
-async def test_what_somebody_waits_for_is_not_behind_what_nobody_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, model = Held(), MiniLm(None, tmp_path)
-    monkeypatch.setattr(MiniLm, "_find_directory", lambda _: tmp_path)
-    monkeypatch.setattr(minilm, "_load", lambda *_: held)
-    later = asyncio.create_task(model.embed(["slow"], patient=True))
-    assert await asyncio.to_thread(held.at_it.wait, 20)
-    assert await asyncio.wait_for(model.embed(["asked"]), 20) == [b"asked"]
-    assert not later.done()
+class Loop:
+    """The loop of the process on a thread of this one, with pipes for its input and output."""
+
+    def __init__(self, model: Held) -> None:
+        inside, outside = os.pipe(), os.pipe()
+        self._requests, self._answers = os.fdopen(inside[1], "wb"), os.fdopen(outside[0], "rb")
+        ends = os.fdopen(inside[0], "rb"), os.fdopen(outside[1], "wb")
+        self._thread = threading.Thread(target=serve, args=(*ends, lambda _: model), daemon=True)
+        self._thread.start()
+
+    def ask(self, number: int, texts: list[str], flag: int) -> None:
+        body = json.dumps(texts).encode()
+        self._requests.write(HEAD.pack(len(body), number, flag) + body)
+        self._requests.flush()
+
+    def answer(self) -> tuple[int, bytes]:
+        length, number, _ = HEAD.unpack(self._answers.read(HEAD.size))
+        return number, self._answers.read(length)
+
+    def end(self) -> None:
+        self._requests.close()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+def test_what_somebody_waits_for_is_not_behind_what_nobody_does() -> None:
+    held = Held()
+    loop = Loop(held)
+    loop.ask(1, ["slow"], PATIENT)
+    assert held.at_it.wait(20)
+    loop.ask(2, ["asked"], PROMPT)
+    assert loop.answer() == (2, b"asked")
     held.go.set()
-    assert await later == [b"slow"]
+    assert loop.answer() == (1, b"slow")
     if sys.platform == "linux":
         assert held.nice["slow"] > held.nice["asked"]
-    await model.close()
+    loop.end()
+
+
+def test_the_loop_ends_with_its_input_and_leaves_no_half_answer() -> None:
+    output = io.BytesIO()
+    serve(io.BytesIO(HEAD.pack(100, 1, PROMPT) + b'["cut'), output, lambda _: Held())
+    assert output.getvalue() == b""
 
 
 async def test_many_or_long_texts_are_embedded_in_pieces_and_in_their_order(
@@ -153,18 +206,136 @@ async def test_many_or_long_texts_are_embedded_in_pieces_and_in_their_order(
 ) -> None:
     pieces: list[list[str]] = []
 
-    class Counting(Held):
-        def embed(self, texts: Sequence[str]) -> list[bytes]:
-            pieces.append(list(texts))
-            return super().embed(texts)
+    async def embed(_: EmbeddingProcess, texts: Sequence[str], *, patient: bool) -> list[bytes]:
+        pieces.append(list(texts))
+        return [text.encode() for text in texts]
 
     model = MiniLm(None, tmp_path)
     monkeypatch.setattr(MiniLm, "_find_directory", lambda _: tmp_path)
-    monkeypatch.setattr(minilm, "_load", lambda *_: Counting())
+    monkeypatch.setattr(EmbeddingProcess, "embed", embed)
     most = ON_THIS_MACHINE.texts
     texts = ["x" * (ON_THIS_MACHINE.chars + 1), *(f"short {number}" for number in range(most + 1)), "y" * 9_000]
     assert await model.embed(texts) == [text.encode() for text in texts]
     assert [len(piece) for piece in pieces] == [1, most, 1, 1]
+    await model.embed([texts[1], "new", texts[1]])
+    assert pieces[4:] == [["new"]]  # what is known is not embedded again
+    await model.close()
+
+
+# --- precision and process ------------------------------------------------------------------------------------------
+
+
+@on_the_shared_loop
+async def test_vectors_with_eight_bits_are_almost_the_published_ones(
+    model: MiniLm, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    texts = [*GOLDEN, "word " * 400, *(f"Note {number}: the {number}th visit was on a Monday." for number in range(12))]
+    small = MiniLm(None, tmp_path_factory.mktemp("bytes"), precision="int8")
+    exact, found = await embedded(model, *texts), await embedded(small, *texts)
+    assert float((exact * found).sum(axis=1).min()) > ALIKE
+    alone = await embedded(small, texts[2])
+    assert alone[0] == pytest.approx(found[2], abs=NEAR)
+    await small.close()
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "precision"),
+    [
+        ("x86_64", "flags\t\t: fpu avx2 avx512_vnni", "int8"),
+        ("x86_64", "flags\t\t: fpu avx2 avx_vnni", "int8"),
+        ("x86_64", "flags\t\t: fpu avx2 avx512f", "float32"),
+        ("x86_64", None, "float32"),
+        ("arm64", None, "int8"),
+    ],
+)
+async def test_the_precision_fits_the_processor(
+    machine: str, flags: str | None, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[str] = []
+
+    async def start(_place: Path, _cache: Path, precision: str, _size: int) -> EmbeddingProcess:
+        chosen.append(precision)
+        raise ModelError(ModelFault.server, "not in this test")
+
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{flags}\n")
+    monkeypatch.setattr(minilm, "_PROCESSOR", tmp_path / "cpuinfo")
+    monkeypatch.setattr(minilm.platform, "machine", lambda: machine)
+    monkeypatch.setattr(MiniLm, "_find_directory", lambda _: tmp_path)
+    monkeypatch.setattr(EmbeddingProcess, "start", start)
+    with pytest.raises(ModelError, match="not in this test"):
+        await MiniLm(None, tmp_path).embed(["a"])
+    assert chosen == [precision]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the processes that are started."""
+    pids: list[int] = []
+    start = EmbeddingProcess.start
+
+    async def told(place: Path, cache: Path, precision: str, size: int) -> EmbeddingProcess:
+        found = await start(place, cache, precision, size)
+        pids.append(found.pid)
+        return found
+
+    monkeypatch.setattr(EmbeddingProcess, "start", told)
+    return pids
+
+
+def gone(pid: int) -> bool:
+    """Waits until there is no such process; it was ours, so its id stays taken until it is reaped."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+async def test_the_process_ends_when_idle_and_comes_back(cache: Path, started: list[int]) -> None:
+    packaged()
+    model = MiniLm(None, cache, precision="float32", idle_s=0.05)
+    first = await model.embed(["The cat sits outside"])
+    assert await asyncio.to_thread(gone, started[0])
+    assert model.process_id is None
+    assert await model.embed(["The cat sits outside"]) == first and len(started) == 1  # known: no process is needed
+    assert len(await model.embed(["Another one"])) == 1 and len(started) == 2
+    await model.close()
+
+
+async def test_a_killed_process_fails_what_it_was_asked_and_the_next_text_starts_another(
+    cache: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged()
+    monkeypatch.setattr(minilm, "LOAD_AGAIN_S", 0.0)
+    model = MiniLm(None, cache, precision="float32")
+    await model.embed(["The cat sits outside"])
+    asked = asyncio.create_task(model.embed([f"{'many words ' * 300}{number}" for number in range(64)]))
+    await asyncio.sleep(0)
+    os.kill(started[0], signal.SIGKILL)
+    with pytest.raises(ModelError, match="process ended"):
+        await asked
+    assert model.why_not() is None
+    assert len(await model.embed(["Somebody else"])) == 1 and len(started) == 2
+    await model.close()
+
+
+async def test_a_process_that_does_not_answer_is_ended(
+    cache: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged()
+    model = MiniLm(None, cache, precision="float32")
+    await model.embed(["The cat sits outside"])
+    os.kill(started[0], signal.SIGSTOP)
+    monkeypatch.setattr(process, "SILENT_S", 0.05)
+    with pytest.raises(ModelError, match="did not answer within"):
+        await model.embed(["Is anybody there?"])
+    monkeypatch.setattr(process, "SILENT_S", 60.0)
+    assert await asyncio.to_thread(gone, started[0])
+    assert len(await model.embed(["Is anybody there?"])) == 1 and len(started) == 2
     await model.close()
 
 
@@ -281,7 +452,7 @@ async def test_the_graph_is_built_once_and_again_when_the_files_are_others(files
 async def test_a_damaged_graph_is_built_again(files: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     for _ in range(2):
-        given = MiniLm(str(files), cache)
+        given = MiniLm(str(files), cache, precision="float32")
         (vector,) = await embedded(given, "The cat sits outside")
         assert vector[:3] == pytest.approx([0.1391914, 0.00302905, 0.04701473], abs=NEAR)
         await given.close()

@@ -158,7 +158,7 @@ def _proved(tx: Tx, credential: Credential) -> _Pass | None:
 def _must_not_wait(failures: LoginFailures, address: str) -> None:
     wait_s = failures.wait_s(address, _now_s())
     if wait_s > 0:
-        raise Overloaded("Too many failed logins from this address; try again later.", wait_s)
+        raise Overloaded("logins_throttled", "Too many failed logins from this address; try again later.", wait_s)
 
 
 def _now_s() -> float:

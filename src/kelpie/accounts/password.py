@@ -57,7 +57,7 @@ class Password:
         if not self._hash:
             return False
         if self._waiting >= GUESSES_WAITING_MAX:
-            raise Overloaded("Too many password checks at once; try again in a moment.", 1.0)
+            raise Overloaded("password_checks_full", "Too many password checks at once; try again in a moment.", 1.0)
         self._waiting += 1
         try:
             async with self._one_at_a_time:

@@ -152,7 +152,7 @@ class Actor(Generic[H]):
         if not live.running:
             if self.condition.state is ActivationState.running:
                 self.condition.move(ActivationState.loaded)
-            self._environment.places.fell_idle(self)
+            self._environment.places.fell_idle(self, self._environment.size(live.handler))
 
     def _job_ended(self, live: Activation[H], error: BaseException | None) -> None:
         if live is not self.activation:

@@ -33,6 +33,7 @@ class ActorCounts:
     idle: int  # loaded without work
     pending: int  # their jobs wait for a place or a retry
     resting: int  # failed or stopped, without work
+    hot_bytes: int = 0  # of the handlers, as they were when they last fell idle
 
 
 class Dispatcher(Generic[H]):
@@ -45,10 +46,11 @@ class Dispatcher(Generic[H]):
         rng: random.Random,
         limits: ActorLimits,
         observe: Callable[[StateTransition], None],
+        size: Callable[[H], int] = lambda _: 0,
     ) -> None:
         self._limits = limits
         self._slots = ActorSlots(limits)
-        self._environment = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._slots)
+        self._environment = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._slots, size)
         self._actors: dict[str, Actor[H]] = {}
         self._resting: dict[str, None] = {}  # oldest first
         self._closing = False
@@ -61,13 +63,17 @@ class Dispatcher(Generic[H]):
         """
         if self._closing:
             raise Overloaded(
-                "The server is shutting down. Send it again when the server is back.", self._limits.retry_after_s
+                "agents_stopping",
+                "The server is shutting down. Send it again when the server is back.",
+                self._limits.retry_after_s,
             )
         actor = self._actors.get(key)
         if actor is None or key in self._resting:
             if self.counts().pending >= self._limits.pending_max:
                 raise Overloaded(
-                    "Too many agents are waiting to be loaded. Try again later.", self._limits.retry_after_s
+                    "agents_waiting_full",
+                    "Too many agents are waiting to be loaded. Try again later.",
+                    self._limits.retry_after_s,
                 )
             self._resting.pop(key, None)
             actor = actor or self._new(key)
@@ -110,7 +116,7 @@ class Dispatcher(Generic[H]):
     def counts(self) -> ActorCounts:
         """Numbers of keys in memory, by reason."""
         hot, resting = self._slots.taken, len(self._resting)
-        return ActorCounts(hot, self._slots.idle, len(self._actors) - hot - resting, resting)
+        return ActorCounts(hot, self._slots.idle, len(self._actors) - hot - resting, resting, self._slots.bytes)
 
     async def stop(self, key: str, reason: str) -> ActivationStatus:
         """Ends a key's activation: running jobs may finish within `drain_s`, waiting ones fail with AgentStopped."""

@@ -32,6 +32,7 @@ class ActorEnvironment(Generic[H]):
     limits: ActorLimits
     observe: Callable[[StateTransition], None]
     places: ActorSlots
+    size: Callable[[H], int]  # of a handler in memory, in bytes
     numbers: Iterator[int] = field(default_factory=count)  # for replies, so that their order in a set is fixed
 
     async def load(self, key: str) -> H:

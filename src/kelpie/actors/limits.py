@@ -14,6 +14,7 @@ class ActorLimits:
     mailbox_size: int = 64  # jobs waiting per key, over all its lanes
     lanes_max: int = 64  # jobs running at once per key; further lanes wait in the mailbox
     hot_max: int = 2000  # keys that have a handler or are loading one
+    hot_bytes_max: int = 512 * 1024 * 1024  # of all handlers together; idle ones are unloaded above it
     pending_max: int = 2000  # keys whose jobs wait for a slot or for a retry
     resting_max: int = 1000  # failed or stopped keys without work that are still remembered
     idle_s: float = 600.0
@@ -28,7 +29,15 @@ class ActorLimits:
     retry_after_s: float = 1.0  # the advice given with a refusal
 
     def __post_init__(self) -> None:
-        for name in ("mailbox_size", "lanes_max", "hot_max", "pending_max", "resting_max", "attempts_max"):
+        for name in (
+            "mailbox_size",
+            "lanes_max",
+            "hot_max",
+            "hot_bytes_max",
+            "pending_max",
+            "resting_max",
+            "attempts_max",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigurationError(name, "must be at least 1")
         for name in ("idle_s", "place_wait_s", "activate_s", "deactivate_s", "cancel_s", "retry_after_s"):

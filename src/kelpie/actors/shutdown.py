@@ -19,9 +19,11 @@ class ShutdownMode(IntEnum):
 def cause(wish: ShutdownMode, reason: str, condition: ActorState, retry_after_s: float) -> KelpieError:
     """The reason why a job of an activation that ends this way could not be finished."""
     if wish is ShutdownMode.close:
-        return Overloaded("The server is shutting down. Send it again when the server is back.", retry_after_s)
+        return Overloaded(
+            "agents_stopping", "The server is shutting down. Send it again when the server is back.", retry_after_s
+        )
     if wish is ShutdownMode.stop:
         return AgentStopped(f"{condition.key} was stopped: {reason}. Start it before sending messages.")
     if wish is ShutdownMode.reload:
         return condition.error("failed while this was running")
-    return Overloaded(f"{condition.key} is being unloaded: {reason}", retry_after_s)
+    return Overloaded("agent_unloading", f"{condition.key} is being unloaded: {reason}", retry_after_s)

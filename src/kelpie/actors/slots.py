@@ -1,7 +1,9 @@
-"""The limit on loaded actors, and eviction.
+"""The limits on loaded actors, in number and in bytes, and eviction.
 
 A key must hold a slot while it has a handler. Keys that find none wait in order; for each that waits, the idle actor
-that was unused for longest is evicted. Busy actors are never evicted. One timer serves all idle actors.
+that was unused for longest is evicted. The same happens while all of them together have too many bytes, except that the
+one that was used last stays: it would only be loaded again. Busy actors are never evicted, and an actor is measured
+when it falls idle. One timer serves all idle actors.
 """
 
 import asyncio
@@ -32,6 +34,8 @@ class ActorSlots:
         self._leaving = 0
         self._queue: dict[str, asyncio.Future[None]] = {}
         self._idle: dict[str, tuple[SlotHolder, float]] = {}  # in the order in which they fell idle
+        self._sizes: dict[str, int] = {}  # of holders that are not on the way out, as they last fell idle
+        self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -43,6 +47,11 @@ class ActorSlots:
     def idle(self) -> int:
         """Number of loaded actors without work."""
         return len(self._idle)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the loaded actors that have been idle before."""
+        return self._bytes
 
     def holds(self, key: str) -> bool:
         """Checks whether the key has its slot."""
@@ -67,7 +76,7 @@ class ActorSlots:
         except TimeoutError:
             self._forgo(key)
             full = f"all {self._limits.hot_max} slots for active agents are busy. Try again later."
-            raise Overloaded(full, self._limits.retry_after_s) from None
+            raise Overloaded("agent_slots_full", full, self._limits.retry_after_s) from None
         except asyncio.CancelledError:
             self._forgo(key)
             raise
@@ -77,10 +86,12 @@ class ActorSlots:
         if self._held.get(key) is False:
             self._held[key] = True
             self._leaving += 1
+            self._measured(key, 0)
 
     def give_back(self, key: str) -> None:
         """Frees the key's slot, if it holds one, for the first in the queue."""
         self._leaving -= self._held.pop(key, False)
+        self._measured(key, 0)
         while self._queue and len(self._held) < self._limits.hot_max:
             first = next(iter(self._queue))
             ticket = self._queue.pop(first)
@@ -92,14 +103,17 @@ class ActorSlots:
         self._queue.pop(key, None)
         self.give_back(key)  # it may have been granted in the very moment the wait ended
 
-    def fell_idle(self, guest: SlotHolder) -> None:
-        """Records that a holder has no work: it may be evicted."""
+    def fell_idle(self, guest: SlotHolder, size: int = 0) -> None:
+        """Records that a holder of so many bytes has no work: it may be evicted."""
         loop = asyncio.get_running_loop()
         self._idle[guest.key] = (guest, loop.time())
         if self._timer is None:
             self._timer = loop.call_later(self._limits.idle_s, self._evict_expired)
+        self._measured(guest.key, size)
         if self._queue:
             self._make_room()
+        if self._bytes > self._limits.hot_bytes_max:
+            self._lose_weight()
 
     def fell_busy(self, guest: SlotHolder) -> None:
         """Records that a holder has work again, or is unloading."""
@@ -111,6 +125,18 @@ class ActorSlots:
             self._timer.cancel()
             self._timer = None
         self._idle.clear()
+
+    def _measured(self, key: str, size: int) -> None:
+        self._bytes += size - self._sizes.pop(key, 0)
+        if size:
+            self._sizes[key] = size
+
+    def _lose_weight(self) -> None:
+        for _ in range(EVICTIONS_MAX):
+            if len(self._idle) < 2 or self._bytes <= self._limits.hot_bytes_max:
+                return
+            guest, _ = self._idle.pop(next(iter(self._idle)))
+            guest.evict("evicted: the loaded agents have too many bytes together")
 
     def _make_room(self) -> None:
         while self._idle and len(self._queue) > self._leaving:

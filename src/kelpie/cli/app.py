@@ -12,9 +12,11 @@ import typer
 
 from kelpie import __version__
 from kelpie.cli.agent_lookup import find
-from kelpie.cli.command_line import Commands, Group
+from kelpie.cli.command_line import Commands, Group, usage_error
 from kelpie.cli.commands import models as model_commands
+from kelpie.cli.commands import providers as provider_commands
 from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.agents import templates as template_commands
 from kelpie.cli.commands.conversations import approvals as approval_commands
 from kelpie.cli.commands.conversations import messages as message_commands
 from kelpie.cli.commands.conversations import runs as run_commands
@@ -26,8 +28,9 @@ from kelpie.cli.commands.operations import logs as log_command
 from kelpie.cli.commands.operations import quotas as quota_command
 from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.commands.operations import server as server_commands
+from kelpie.cli.commands.tools import mcp as mcp_commands
 from kelpie.cli.commands.tools import tools as tool_commands
-from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
+from kelpie.cli.exit_codes import ERROR, NOT_FOUND, NOT_RUNNING, OK, USAGE
 from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import (
     MARKUP,
@@ -65,13 +68,16 @@ simulation = group(
 )
 kelpie.add_typer(server_commands.commands, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
+kelpie.add_typer(template_commands.commands, name="templates")
 kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(passage_commands.commands, name="passages")
 kelpie.add_typer(message_commands.commands, name="messages")
 kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(tool_commands.commands, name="tools")
+kelpie.add_typer(mcp_commands.commands, name="mcp")
 kelpie.add_typer(model_commands.commands, name="models")
+kelpie.add_typer(provider_commands.commands, name="providers")
 kelpie.add_typer(key_commands.commands, name="keys")
 kelpie.add_typer(secret_commands.commands, name="secrets")
 kelpie.add_typer(config_commands.commands, name="config")
@@ -81,7 +87,13 @@ kelpie.add_typer(simulation, name="sim")
 def app(arguments: Sequence[str]) -> int:
     """Parses the arguments, runs the command and returns its exit code. Raises KelpieError."""
     try:
-        kelpie(list(arguments), prog_name="kelpie")
+        code = kelpie(list(arguments), prog_name="kelpie", standalone_mode=False)
+    except typer.Abort:
+        say("Aborted.", file=sys.stderr)
+        return ERROR
+    except typer.TyperException as error:
+        say(f"kelpie: {usage_error(error)}", file=sys.stderr)
+        return USAGE
     except SystemExit as exit_:
         if isinstance(exit_.__context__, BrokenPipeError):
             return OK  # the reader of a pipe, such as `head`, has read enough
@@ -94,7 +106,7 @@ def app(arguments: Sequence[str]) -> int:
         if error.status != NOT_FOUND_STATUS:
             raise
         return _report_error(error, NOT_FOUND)
-    return OK
+    return code if isinstance(code, int) else OK
 
 
 def _report_error(error: Exception, code: int) -> int:

@@ -4,11 +4,13 @@ Typer shows the types of Python in its help and the words of its validator in it
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from kelpie.cli.exit_codes import USAGE
 
 # Words that people know from other programs. The first that the group has is run.
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
@@ -38,6 +40,7 @@ MEANT: Mapping[str, str] = {
     "restart": "server restart",
 }
 _CLOSE = 0.7
+_EXTRA = "Got unexpected extra argument"
 _NUMBERS = {"int": "a whole number", "float": "a number"}
 
 
@@ -55,16 +58,21 @@ class Command(TyperCommand):
         super().__init__(*arguments, **options)
         _make_plain(self.params)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, with `--help` and those for completion, which typer adds later."""
+        return _make_plain(super().get_params(ctx))
+
     def get_short_help_str(self, limit: int = 0) -> str:
         """The first paragraph of the help, never cut; the list of commands wraps it."""
         return _first_paragraph(self.help)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises BadParameter in plain words."""
+        """Raises TyperException in plain words, with the command that it is about."""
         try:
             return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
+        except typer.TyperException as error:
             error.message = _plain_words(error) or error.message
+            error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined]
             raise
 
 
@@ -75,9 +83,21 @@ class Group(TyperGroup):
         super().__init__(*arguments, **options)
         _make_plain(self.params)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, with `--help` and those for completion, which typer adds later."""
+        return _make_plain(super().get_params(ctx))
+
     def get_short_help_str(self, limit: int = 0) -> str:
         """The first paragraph of the help, never cut."""
         return _first_paragraph(self.help)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without arguments it shows its help and exits as for an invalid command line."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            if shown := ctx.get_help():  # at a terminal, rich has printed it already
+                typer.echo(shown, err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name, or the one that a synonym stands for."""
@@ -110,14 +130,34 @@ class _PlainArgument(TyperArgument):
 
 
 class _PlainOption(TyperOption):
-    """An option whose help shows a placeholder instead of a type."""
+    """An option whose help shows a placeholder instead of a type; a flag takes no value and shows none."""
 
     def display_type_rich(self, ctx: Any) -> str | None:
-        return self.metavar
+        return None if self.is_flag else self.metavar
 
 
-def _make_plain(params: Iterable[Any]) -> None:
-    """Replaces the types in the help of parameters, which typer has built already."""
+def usage_error(error: typer.TyperException) -> str:
+    """An error about what was typed, as one line with the command that shows the help."""
+    asked = getattr(error, "ctx", None)
+    told = _unknown_option(error, asked) or error.format_message().strip().removeprefix("Invalid value: ")
+    if told.startswith(_EXTRA):
+        told = f"Too many arguments: {told.partition(' (')[2].rstrip('.)')}"
+    end = "" if told.endswith(("?", ".")) else "."
+    return f"{told}{end} See `{asked.command_path if asked else 'kelpie'} --help`."
+
+
+def _unknown_option(error: typer.TyperException, asked: Any) -> str | None:
+    """The option that does not exist, and the one that was probably meant; None for other errors."""
+    if not hasattr(error, "possibilities"):
+        return None
+    typed = str(getattr(error, "option_name", ""))[:80]
+    known = {name.lstrip("-"): name for each in (asked.command.params if asked else ()) for name in each.opts}
+    near = difflib.get_close_matches(typed.lstrip("-"), known, 1, _CLOSE)
+    return f"No such option '{typed}'." + (f" Did you mean '{known[near[0]]}'?" if near else "")
+
+
+def _make_plain(params: list[Any]) -> list[Any]:
+    """Replaces the types in the help of these parameters, which typer has built already."""
     for each in params:
         if isinstance(each, TyperArgument):
             each.metavar = each.metavar or each.name.upper()
@@ -125,6 +165,7 @@ def _make_plain(params: Iterable[Any]) -> None:
         elif isinstance(each, TyperOption):
             each.metavar = each.metavar or _placeholder(each)
             each.__class__ = _PlainOption
+    return params
 
 
 def _placeholder(option: TyperOption) -> str:
@@ -140,7 +181,7 @@ def _first_paragraph(text: str | None) -> str:
     return " ".join((text or "").partition("\n\n")[0].split())
 
 
-def _plain_words(error: typer.BadParameter) -> str | None:
+def _plain_words(error: typer.TyperException) -> str | None:
     """The error of the validator in plain words; None for an error of another origin."""
     told = getattr(error.__cause__, "errors", None)
     first: Mapping[str, Any] | None = next(iter(told()), None) if told else None

@@ -73,6 +73,10 @@ class JobId(Id):
     prefix = "job"
 
 
+class ProviderId(Id):
+    prefix = "provider"
+
+
 class TraceId(Id):
     prefix = "provider_trace"
 
@@ -97,6 +101,10 @@ class McpServerId(Id):
     prefix = "mcp_server"
 
 
+class McpTaskId(Id):
+    prefix = "mcp_task"
+
+
 class SandboxConfigId(Id):
     prefix = "sandbox"
 
@@ -107,6 +115,18 @@ class SandboxVariableId(Id):
 
 class SecretId(Id):
     prefix = "agent-env"
+
+
+class TemplateId(Id):
+    prefix = "template"
+
+
+class TemplateVersionId(Id):
+    prefix = "template_version"
+
+
+class DeploymentId(Id):
+    prefix = "deployment"
 
 
 class UserId(Id):

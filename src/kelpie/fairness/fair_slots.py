@@ -22,8 +22,10 @@ RETRY_AFTER_S = 1.0  # when it is unknown how soon a slot comes free
 
 @dataclass(frozen=True, slots=True)
 class SlotLimits:
-    """Limits of fair slots. `what` names one of them in errors; `amount` bounds the sum of the amounts."""
+    """Limits of fair slots. An error has this `code` and names one of them as `what`; `amount` bounds the sum of the
+    amounts."""
 
+    code: str
     what: str
     slots: int
     waiting_max: int  # of one organization
@@ -87,6 +89,7 @@ class FairSlots:
         limits = self.limits
         if self._queue.count(consumer.organization) >= limits.waiting_max:
             raise Overloaded(
+                limits.code,
                 f"{limits.waiting_max} calls of this organization are already waiting for a free {limits.what}; try "
                 "again later",
                 RETRY_AFTER_S,
@@ -107,7 +110,7 @@ class FairSlots:
                 self.give_back(consumer, amount)
             if isinstance(error, TimeoutError):
                 text = f"no {limits.what} was free within {limits.wait_s:.0f} s; try again later"
-                raise Overloaded(text, RETRY_AFTER_S) from None
+                raise Overloaded(limits.code, text, RETRY_AFTER_S) from None
             raise
 
     def give_back(self, consumer: Consumer, amount: int = 0) -> None:

@@ -147,6 +147,7 @@ class ProcessorTime:
         if (wait_ns := account.wait_ns(now)) > WAIT_NS:
             after_s = wait_ns / SECOND_NS
             raise Overloaded(
+                "processor_share_used",
                 "This organization uses more than its share of the server's processor time. "
                 f"Try again in {after_s:.0f} s.",
                 after_s,

@@ -7,9 +7,11 @@ answers, its words alone are stored, and `embedding_backlog` adds the vectors la
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.access.consumers import Consumer
+from kelpie.core.dates.date_mentions import mentions
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.memory.passages import (
@@ -34,16 +36,26 @@ from kelpie.storage.archives import archives as rows
 from kelpie.storage.archives import embedding_models, passages
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.archives.passage_search import FoundPassages
+from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
+_UTC = ZoneInfo("UTC")
 VECTORS_MAX = 200  # per answer: a long list of large vectors would not fit into memory
 
 
 class Archives:
     """Archives and passages of the caller's organization."""
 
-    def __init__(self, world: World, models: Models, embeddings: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        embeddings: Embeddings,
+        piece_size: PieceSize,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
+        self._piece_size = piece_size
         self._world = world
         self._models = models
         self._embeddings = embeddings
@@ -98,7 +110,9 @@ class Archives:
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""
-        await self._world.database.transact(lambda tx: archive_removal.delete(tx, self._organization, archive_id))
+        await self._world.database.transact(
+            lambda tx: archive_removal.delete(tx, self._organization, archive_id, self._piece_size.rows)
+        )
 
     # --- which agent uses which ----------------------------------------------------------------------------------
 
@@ -138,9 +152,11 @@ class Archives:
     async def store(
         self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = ""
     ) -> tuple[Archive, list[Passage]]:
-        """Stores passages, all or none; returns the archive and them, oldest first. `within` is the list they came in,
+        """Stores passages, all or none; returns the archive and them, oldest first. Several are a batch, in which each
+        is the context of the next one. `within` is the list they came in,
         so that an error can name the wrong one. Raises NotFound, InvalidInput."""
-        made = self._made(archive_id, new, within)
+        batch_id = f"batch-{self._world.ids.uuid()}" if len(new) > 1 else None
+        made = self._made(archive_id, new, within, batch_id)
         before = await self._world.database.read(lambda tx: rows.get(tx, self._organization, archive_id))
         meant = await self._vectors_of(before, [passage.text for passage in made])
 
@@ -187,7 +203,9 @@ class Archives:
         wanted = archive.embedding or await self._embeddings.default()
         return await self._embeddings.of_stored((used.get(archive.id), wanted), texts, Consumer(self._organization))
 
-    def _made(self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = "") -> list[Passage]:
+    def _made(
+        self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = "", batch_id: str | None = None
+    ) -> list[Passage]:
         now = self._world.clock.now()
         return [
             Passage(
@@ -201,6 +219,8 @@ class Archives:
                 organization_id=self._organization,
                 created_by_id=self._user,
                 last_updated_by_id=self._user,
+                batch_id=batch_id,
+                position=at if batch_id else None,
             )
             for at, each in enumerate(new)
         ]
@@ -247,9 +267,14 @@ class Archives:
 
         Raises NotFound for an unknown archive.
         """
-        scope = PassageScope(self._organization, archive_id, query)
+        mentioned = mentions(query.text, self._world.clock.now(), _UTC) if query.mode == "hybrid" else ()
+        scope = PassageScope(self._organization, archive_id, replace(query, mentions=mentioned))
         results = await HybridSearch(self._world.database, self._embeddings).search(scope)
         return results.without(lambda each: each.passage.lost)
+
+    async def vector_bytes(self) -> int:
+        """The number of bytes of all vectors of passages."""
+        return await self._world.database.read(lambda tx: embedding_models.vector_bytes(tx, self._organization))
 
     async def get_many(self, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
         """The archives with these ids; those that do not exist are left out."""

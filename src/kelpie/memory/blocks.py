@@ -141,6 +141,25 @@ class Blocks:
 
         return await self._update(which, changes)
 
+    async def edit_by_label(self, agent_id: AgentId, label: str, edit: Callable[[str], str]) -> Block:
+        """Changes the value of the agent's block with a pure function of it, so that no other change is lost.
+
+        Raises NotFound, Conflict, InvalidInput, and what the function raises.
+        """
+        change = Change(self._author, self._world.clock.now(), self._rules.versions_kept)
+
+        def write(tx: Tx) -> tuple[Block, Sequence[AgentId]]:
+            block = rows.require_whole(self._labelled(tx, agent_id, label))
+            values = _checked({"value": edit(block.value)})
+            if self._as_agent:
+                _check_as_agent(block, values)
+            changed, _, affected = rows.update(tx, block.id, values, change)
+            return changed, affected
+
+        block, affected = await self._world.database.transact(write)
+        self._reload_agents(affected)
+        return block
+
     async def _update(self, which: Callable[[Tx], BlockId], changes: Mapping[str, Any]) -> Block:
         values = _checked(changes)
         change = Change(self._author, self._world.clock.now(), self._rules.versions_kept)

@@ -8,7 +8,7 @@ turns; what is left to do is in the database and not in memory.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.actors.periodic import PeriodicWorker
@@ -23,6 +23,7 @@ from kelpie.storage.conversations import messages
 from kelpie.storage.memory import facts
 from kelpie.storage.tools import search as tool_search
 from kelpie.world.database import Tx
+from kelpie.world.long_writes import write_piece
 from kelpie.world.world import World
 
 # Texts that are embedded in one go, of whichever scopes, and how long they are together. Their vectors are written in
@@ -55,6 +56,7 @@ class _Piece:
     texts: dict[str, str]
     also: str | None = None  # the model that their scope is searched by meanwhile
     scope: str | None = None
+    organization: str = ""  # whose own provider one of the models is of
     last: int | None = None  # the number of the last of them; None when none is left
 
 
@@ -67,7 +69,7 @@ class EmbeddingBacklog:
         self._embeddings = embeddings
         self._busy = busy
         self._reached: dict[tuple[Kind, str, str], int] = {}  # how far a scope has come on its way to a model
-        self._failed: dict[str, int] = {}  # models that failed, and when they are asked again
+        self._failed: dict[tuple[str, str], int] = {}  # models that failed, and when they are asked again
         self._worker = PeriodicWorker(self._round, failed=_report, retry_s=RETRY_S)
 
     async def run(self) -> None:
@@ -111,39 +113,56 @@ class EmbeddingBacklog:
             scopes = list(dict.fromkeys(scope for _, scope, _ in found))
             meant = embedding_models.selected_for(tx, kind, scopes, default)
             used = vector_rows.models_of(tx, kind, scopes)
+            owners = self._owners(tx, kind, scopes, {*meant.values(), *used.values()})
             for scope in scopes:
-                model = meant.get(scope)
-                if model is not None and self._works(model):
-                    alike = {each for each in scopes if (meant.get(each), used.get(each)) == (model, used.get(scope))}
+                model, owner = meant.get(scope), owners.get(scope, "")
+                if model is not None and self._works(model, owner):
+                    same = (model, used.get(scope), owner)
+                    alike = {each for each in scopes if (meant.get(each), used.get(each), owners.get(each, "")) == same}
                     some = _in_turns([(of, item) for _, of, item in found if of in alike])[:PIECE]
-                    return _piece(tx, kind, model, some, used.get(scope))
+                    return replace(_piece(tx, kind, model, some, used.get(scope)), organization=owner)
             if len(found) < PAGE:
                 return None
             before = found[-1][0]
         return None
 
     def _changing(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
-        for scope, model in embedding_models.changing(tx, kind, default, SCOPES_MAX).items():
-            if self._works(model):
+        changing = embedding_models.changing(tx, kind, default, SCOPES_MAX)
+        owners = self._owners(tx, kind, list(changing), changing.values())
+        for scope, model in changing.items():
+            owner = owners.get(scope, "")
+            if self._works(model, owner):
                 after = self._reached.get((kind, scope, model), 0)
                 lacking = embedding_coverage.without(tx, kind, scope, model, after, PIECE)
                 piece = _piece(tx, kind, model, [item for _, item in lacking])
                 numbers = {item: number for number, item in lacking}
-                return replace(piece, scope=scope, last=numbers[piece.items[-1]] if lacking else None)
+                last = numbers[piece.items[-1]] if lacking else None
+                return replace(piece, scope=scope, organization=owner, last=last)
         return None
 
-    def _works(self, model: str) -> bool:
+    def _owners(self, tx: Tx, kind: Kind, scopes: Sequence[str], models: Iterable[str]) -> dict[str, str]:
+        """The organizations of scopes, if one of the models may be of an organization's own provider: two of them may
+        have given their providers the same name."""
+        if all(self._embeddings.is_shared(model) for model in models):
+            return {}
+        return embedding_models.owners(tx, kind, scopes)
+
+    def _works(self, model: str, organization: str) -> bool:
         """True if a model has not failed just now."""
-        return self._failed.get(model, 0) <= self._world.clock.monotonic_ns()
+        return self._failed.get((organization, model), 0) <= self._world.clock.monotonic_ns()
 
     async def _embed(self, piece: _Piece) -> None:
         if piece.scope is not None and piece.last is None:
             await self._change_over(piece.kind, piece.scope, piece.model)
             return
-        meant = await self._embeddings.of_backlog((piece.also, piece.model), list(piece.texts.values()))
+        meant = await self._embeddings.of_backlog(
+            (piece.also, piece.model), list(piece.texts.values()), piece.organization
+        )
         made = {item: meant.vectors.get(text, ()) for item, text in piece.texts.items()}
         if meant.lacking is not None and any(_lacks(made[item], piece.model) for item in made):
-            self._failed[piece.model] = self._world.clock.monotonic_ns() + int(RETRY_S * _NS)
+            now = self._world.clock.monotonic_ns()
+            self._failed = {key: until for key, until in self._failed.items() if until > now}
+            self._failed[piece.organization, piece.model] = now + int(RETRY_S * _NS)
             return
 
         def write(tx: Tx) -> None:
@@ -168,8 +187,8 @@ class EmbeddingBacklog:
         before = await self._world.database.transact(write)
         if before is None:
             return
-        while not await self._world.database.transact(
-            lambda tx: vector_rows.remove_others(tx, kind, scope, model, DROPPED)
+        while not await write_piece(
+            self._world.database, lambda tx: vector_rows.remove_others(tx, kind, scope, model, DROPPED)
         ):
             pass
         _log.info(

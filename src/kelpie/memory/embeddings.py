@@ -26,8 +26,8 @@ STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothin
 LOOK_S = 10.0
 BACKLOG_S = 120.0  # no caller waits: it gives way to everything else, so it may take long
 # The model on this machine has one thread for those who wait; another server takes several requests at once.
-OWN_LIMITS = SlotLimits("embedding slot", 1, waiting_max=256, wait_s=STORE_S)
-SERVER_LIMITS = SlotLimits("embedding slot", 8, waiting_max=256, wait_s=STORE_S)
+OWN_LIMITS = SlotLimits("embedding_queue_full", "embedding slot", 1, waiting_max=256, wait_s=STORE_S)
+SERVER_LIMITS = SlotLimits("embedding_queue_full", "embedding slot", 8, waiting_max=256, wait_s=STORE_S)
 NO_MODEL = "no embedding model is configured"
 NOT_YET = "nothing has been embedded yet"
 
@@ -53,7 +53,7 @@ class Embeddings:
         self._given = settings.default_embedding
         self._finder = finder
         self.slots = SearchSlots()
-        self._turns: dict[str, FairSlots] = {}  # by provider
+        self._turns: dict[str, FairSlots] = {}  # by provider, or by organization for its own providers
         self.asked = False  # true once anything was to be embedded since the server started
         self._logged: str | None = None  # the last failure in the log
 
@@ -87,24 +87,37 @@ class Embeddings:
         """The vectors of texts that are about to be stored."""
         return await self._of(handles, texts, STORE_S, consumer)
 
-    async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
-        """The vectors of texts that were stored before; no caller waits for them."""
-        return await self._of(handles, texts, BACKLOG_S, None)
+    async def of_backlog(
+        self, handles: Iterable[str | None], texts: Sequence[str], organization: str = ""
+    ) -> QueryVectors:
+        """The vectors of texts that were stored before; no caller waits for them. The organization is needed for
+        models of its own providers."""
+        return await self._of(handles, texts, BACKLOG_S, Consumer(organization), waits=False)
+
+    def is_shared(self, handle: str) -> bool:
+        """True if a model can only be of a provider that all organizations share."""
+        return self._models.is_shared(handle)
 
     async def of_query(self, handles: Iterable[str | None], text: str, consumer: Consumer) -> QueryVectors:
         """The vectors of a query."""
         return await self._of(handles, (text,), LOOK_S, consumer)
 
     async def _of(
-        self, handles: Iterable[str | None], texts: Sequence[str], seconds: float, consumer: Consumer | None
+        self,
+        handles: Iterable[str | None],
+        texts: Sequence[str],
+        seconds: float,
+        consumer: Consumer,
+        *,
+        waits: bool = True,
     ) -> QueryVectors:
-        """Without a consumer, no caller waits for the vectors."""
+        """`waits` is false if no caller waits for the vectors."""
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
         self.asked = self.asked or bool(distinct)
         if not wanted:
             return QueryVectors(lacking=await self.why_not() or NOT_YET)
-        asked = (self._by_one(handle, distinct, seconds, consumer) for handle in (wanted if distinct else ()))
+        asked = (self._by_one(handle, distinct, seconds, consumer, waits) for handle in (wanted if distinct else ()))
         found: dict[str, tuple[Vector, ...]] = {}
         lacking: str | None = None
         for vectors in await asyncio.gather(*asked):  # at once, so that one that hangs costs no more than its time
@@ -117,30 +130,33 @@ class Embeddings:
         return QueryVectors(found, lacking)
 
     async def _by_one(
-        self, handle: str, texts: Sequence[str], seconds: float, consumer: Consumer | None
+        self, handle: str, texts: Sequence[str], seconds: float, consumer: Consumer, waits: bool
     ) -> list[Vector] | str:
         """The vectors of one model, or why there are none."""
         try:
             async with asyncio.timeout(seconds):
-                values = await self._in_turn(handle, texts, consumer)
+                values = await self._in_turn(handle, texts, consumer, waits)
             return [_nearest().vector(handle, each) for each in values]
         except TimeoutError:
             return f"{handle} did not answer within {seconds:g} s"
-        except (ModelError, CallerError, ValueError) as error:
+        except (ModelError, CallerError, ValueError, StorageError) as error:
             return f"{handle}: {error}"
 
-    async def _in_turn(self, handle: str, texts: Sequence[str], consumer: Consumer | None) -> list[bytes]:
-        """One vector per text. Raises ModelError, and CallerError, also when too many wait."""
-        if consumer is None:
-            return await self._models.embed(handle, texts, patient=True)
+    async def _in_turn(self, handle: str, texts: Sequence[str], consumer: Consumer, waits: bool) -> list[bytes]:
+        """One vector per text. Raises ModelError, StorageError, and CallerError, also when too many wait."""
+        models = self._models.of(consumer.organization)
+        if not waits:
+            return await models.embed(handle, texts, patient=True)
         provider = handle.partition("/")[0]
         limits, size = (OWN_LIMITS, ON_THIS_MACHINE) if provider == OWN else (SERVER_LIMITS, BY_A_SERVER)
-        if provider not in self._turns:  # as many as there are providers: a handle was resolved when it was stored
-            self._turns[provider] = FairSlots(limits)
+        # As many as there are shared providers and organizations: a handle was resolved when it was stored.
+        turns = provider if self.is_shared(handle) else consumer.organization
+        if turns not in self._turns:
+            self._turns[turns] = FairSlots(limits)
         values: list[bytes] = []
         for piece in pieces(texts, size):
-            async with self._turns[provider].slot(consumer):
-                values += await self._models.embed(handle, piece)
+            async with self._turns[turns].slot(consumer):
+                values += await models.embed(handle, piece)
         return values
 
     def _log_trouble(self, lacking: str | None) -> None:

@@ -4,9 +4,11 @@ A fact that was replaced never stands before the one that replaced it. Facts are
 are only read and deleted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.dates.date_mentions import mentions
 from kelpie.core.ids import AgentId, FactId
 from kelpie.core.memory.facts import Entity, Fact, FactQuery, FactSearch, FactSettings, FactState, FoundFact
 from kelpie.memory.embeddings import Embeddings
@@ -18,6 +20,8 @@ from kelpie.storage.conversations import fact_progress
 from kelpie.storage.memory import entities, facts
 from kelpie.world.database import Tx
 from kelpie.world.world import World
+
+_UTC = ZoneInfo("UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,9 @@ class Facts:
 
     async def search(self, agent_id: AgentId, wanted: FactSearch) -> SearchResults[FoundFact]:
         """The best facts, best first. Raises NotFound."""
-        scope = FactScope(self._organization, agent_id, wanted, self._world.clock.now())
+        now = self._world.clock.now()
+        asked = replace(wanted, mentions=mentions(wanted.text, now, _UTC))
+        scope = FactScope(self._organization, agent_id, asked, now)
         return await HybridSearch(self._world.database, self._embeddings).search(scope)
 
     async def status(self, agent_id: AgentId) -> FactStatus:

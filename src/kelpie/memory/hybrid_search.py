@@ -5,7 +5,7 @@ vectors are ranked together (`search.items.find`). Without vectors the words alo
 A search slot is always held while a search runs in the database, and never while a model embeds the query.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -13,7 +13,7 @@ from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import Overloaded, StorageError
 from kelpie.core.search_hits import SearchMode
 from kelpie.memory.embeddings import Embeddings
-from kelpie.search.items import Near, NearestItems
+from kelpie.search.queries import NOTHING_NEAR, NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.world.database import Database, Tx
 
@@ -48,7 +48,7 @@ class VectorScope(Protocol):
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         """The items nearest to the query, best first; `vectors` are the query's, by model."""
         ...
 
@@ -56,7 +56,7 @@ class VectorScope(Protocol):
 class SearchScope(VectorScope, Protocol[Found]):
     """A query whose items can also be ranked by words and loaded."""
 
-    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[Found]:
+    def ranked(self, tx: Tx, mode: SearchMode, near: NearItems) -> list[Found]:
         """The best items, best first. Raises NotFound for what the caller may not see."""
         ...
 
@@ -80,7 +80,7 @@ class SearchResults(Generic[Found]):
 class NearestResults:
     """Items near to a query, for a search that is ranked later; `by_vectors` is False when words alone must count."""
 
-    near: tuple[Near, ...] = ()
+    near: NearItems = NOTHING_NEAR
     by_vectors: bool = False
     lacking: str | None = None
 
@@ -117,7 +117,10 @@ class HybridSearch:
                     return SearchResults(found, mode, lacking)
                 except StorageError as error:
                     lacking = self.embeddings.failed(error)
-        return SearchResults(await self._read(scope, lambda tx: scope.ranked(tx, "fts", ())), "fts", lacking)
+        # Neighbours and dates count without vectors too.
+        by_words: SearchMode = "hybrid" if mode == "hybrid" else "fts"
+        found = await self._read(scope, lambda tx: scope.ranked(tx, by_words, NOTHING_NEAR))
+        return SearchResults(found, "fts", lacking)
 
     async def nearest(self, scope: VectorScope) -> NearestResults:
         """The first half of a search, for a caller that ranks and loads later. Raises NotFound or StorageError."""
@@ -130,7 +133,7 @@ class HybridSearch:
             return NearestResults(lacking=self.embeddings.failed(error))
         except Overloaded as error:
             return NearestResults(lacking=f"the search by meaning was left out: {error}")
-        return NearestResults(tuple(near), by_vectors=True)
+        return NearestResults(near, by_vectors=True)
 
     async def _embed(self, scope: VectorScope) -> _EmbeddedQuery:
         text = scope.query.text
@@ -138,7 +141,7 @@ class HybridSearch:
         vectors = await self.embeddings.of_query(models.values(), text, scope.consumer)
         return _EmbeddedQuery(models, vectors.by_model(text), vectors.lacking)
 
-    def _near(self, tx: Tx, scope: VectorScope, embedded: _EmbeddedQuery) -> Sequence[Near]:
+    def _near(self, tx: Tx, scope: VectorScope, embedded: _EmbeddedQuery) -> NearItems:
         return scope.nearest(tx, self.embeddings.finder, embedded.models, embedded.vectors)
 
     async def _read(self, scope: VectorScope, statement: Callable[[Tx], Result]) -> Result:

@@ -3,7 +3,7 @@
 `hybrid_search` runs them. A scope is limited to one caller's organization; no scope may show the rows of another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kelpie.core.access.consumers import Consumer
@@ -14,7 +14,7 @@ from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.time import Micros
 from kelpie.search import vector_rows
-from kelpie.search.items import Near, NearestItems
+from kelpie.search.queries import NOTHING_NEAR, NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.archives import archives, embedding_models, passage_search
@@ -44,14 +44,15 @@ class PassageScope:
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         return passage_search.nearest(tx, finder, self._owner, models, self.query, vectors)
 
-    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[FoundPassages]:
+    def ranked(self, tx: Tx, mode: SearchMode, near: NearItems) -> list[FoundPassages]:
         if self.archive_id is not None:
             archives.require(tx, self.organization, self.archive_id)
         # When no vector is near enough to be found, a search by vectors alone shows what the words find.
-        return passage_search.search(tx, self._owner, replace(self.query, mode=mode if near else "fts"), near)
+        by_words: SearchMode = "fts" if mode == "vector" and not near else mode
+        return passage_search.search(tx, self._owner, replace(self.query, mode=by_words), near)
 
     @property
     def _owner(self) -> ArchiveId | OrganizationId:
@@ -76,10 +77,10 @@ class AgentPassageScope:
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         archive_id = archives.archive_of(tx, self.agent_id)
         if archive_id is None or archive_id not in models:
-            return ()
+            return NOTHING_NEAR
         return passage_search.nearest(tx, finder, archive_id, models, self.query, vectors)
 
 
@@ -99,10 +100,10 @@ class MessageScope:
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         return message_search.nearest(tx, finder, self.organization, models, self.query, vectors)
 
-    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[FoundMessage]:
+    def ranked(self, tx: Tx, mode: SearchMode, near: NearItems) -> list[FoundMessage]:
         return message_search.search(tx, self.organization, replace(self.query, mode=mode), near)
 
 
@@ -125,9 +126,9 @@ class FactScope:
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         return facts.nearest(tx, finder, self.agent_id, self.query, models, vectors)
 
-    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[FoundFact]:
+    def ranked(self, tx: Tx, mode: SearchMode, near: NearItems) -> list[FoundFact]:
         row_ownership.agent(tx, self.organization, self.agent_id)
         return facts.search(tx, self.agent_id, replace(self.query, mode=mode), self.now, near)

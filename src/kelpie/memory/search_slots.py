@@ -14,7 +14,7 @@ from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 
 AT_ONCE_MAX = 2
 LONG_S = 0.05  # such a search reads an archive into memory, or looks through everything of an organization
-LIMITS = SlotLimits("search slot", 1, waiting_max=256, wait_s=30.0)
+LIMITS = SlotLimits("search_queue_full", "search slot", 1, waiting_max=256, wait_s=30.0)
 
 
 class SearchSlots:

@@ -53,7 +53,7 @@ def as_text(_: Any, __: str, event: Event) -> str:
 
 def iso(at: Micros) -> str:
     """Formats a time for people and log stores: 2026-01-31T12:00:00.000000Z."""
-    return as_datetime(at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return as_datetime(at).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _quoted(value: Any) -> str:

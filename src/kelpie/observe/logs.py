@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
-
-import structlog  # noqa: TID251 - all other modules log through this one
 
 from kelpie.core.time import Micros
 from kelpie.observe.library_logs import LibraryLogHandler
@@ -29,23 +28,23 @@ class Logger:
     """
 
     def __init__(self, component: str) -> None:
-        self._lines = structlog.get_logger(component=component)
+        self._component = component
 
     def debug(self, code: str, event: str, /, **facts: Any) -> None:
-        self._lines.debug(event, **{**facts, "code": code})
+        _log("debug", self._component, code, event, facts)
 
     def info(self, code: str, event: str, /, **facts: Any) -> None:
-        self._lines.info(event, **{**facts, "code": code})
+        _log("info", self._component, code, event, facts)
 
     def warning(self, code: str, event: str, /, **facts: Any) -> None:
-        self._lines.warning(event, **{**facts, "code": code})
+        _log("warning", self._component, code, event, facts)
 
     def error(self, code: str, event: str, /, **facts: Any) -> None:
-        self._lines.error(event, **{**facts, "code": code})
+        _log("error", self._component, code, event, facts)
 
     def exception(self, code: str, event: str, /, **facts: Any) -> None:
         """Logs an error with the traceback of the exception being handled."""
-        self._lines.exception(event, **{**facts, "code": code})
+        _log("exception", self._component, code, event, facts)
 
 
 class Sink(Protocol):
@@ -60,7 +59,6 @@ def get(component: str) -> Logger:
     return Logger(component)
 
 
-# One variable for all facts: structlog's own way looks at every context variable of the process at each binding.
 _facts: ContextVar[Mapping[str, str]] = ContextVar("kelpie_log_facts", default=MappingProxyType({}))
 
 
@@ -74,10 +72,6 @@ def bind(**facts: str | None) -> Iterator[None]:
         _facts.reset(token)
 
 
-def _with_facts(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {**_facts.get(), **event}
-
-
 def configure(
     level: str = "info",
     sink: Sink | None = None,
@@ -86,17 +80,17 @@ def configure(
     human: bool = False,
 ) -> None:
     """Sends lines of this level and above to the sink (default: stderr), as JSON, or as text if `human`."""
-    _configure_ours(LEVELS[level], sink, now, human)
-    LibraryLogHandler.install(LEVELS[level])
+    global _lines
+    _lines = _Lines(LEVELS[level], _Output(sink), scrub(now), as_text if human else as_json)
+    LibraryLogHandler.install(LEVELS[level], _log)
 
 
-def _configure_ours(threshold: int, sink: Sink | None, now: Callable[[], Micros] | None, human: bool) -> None:
-    structlog.configure(
-        processors=[_with_facts, scrub(now), as_text if human else as_json],
-        wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=_Output(sink).logger,
-        cache_logger_on_first_use=False,
-    )
+def _log(method: str, component: str, code: str, event: str, facts: Mapping[str, Any]) -> None:
+    """Writes the line of an event, unless its level is below the threshold."""
+    lines = _lines
+    if LEVELS.get(method, logging.ERROR) >= lines.threshold:
+        told = {**_facts.get(), **facts, "component": component, "code": code, "event": event}
+        lines.output.line(lines.format(None, method, lines.scrub(None, method, told)))
 
 
 # The sink has just failed, so this line is written beside the logger.
@@ -110,21 +104,26 @@ class _Output:
         self._sink = sink
         self._lost = 0
 
-    def logger(self, *_: Any) -> "_Output":
-        return self
-
-    def _line(self, line: str) -> None:
+    def line(self, line: str) -> None:
         # sys.stderr is looked up each time: it may be replaced after the logs were configured.
         sink = self._sink or sys.stderr
-        note = as_json(None, "warning", {**LINES_LOST, "lost": self._lost})
+        note = as_json(None, "warning", {**LINES_LOST, "lost": self._lost}) + "\n" if self._lost else ""
         try:
-            sink.write(f"{note}\n{line}\n" if self._lost else f"{line}\n")
+            sink.write(f"{note}{line}\n")
             sink.flush()
             self._lost = 0
         except (OSError, ValueError):  # a full disk, a closed pipe or a closed file
             self._lost += 1
 
-    msg = debug = info = warning = error = critical = exception = fatal = _line
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where lines go, from which level on, and in which form."""
+
+    threshold: int
+    output: _Output
+    scrub: Callable[[Any, str, MutableMapping[str, Any]], MutableMapping[str, Any]]
+    format: Callable[[Any, str, MutableMapping[str, Any]], str]
 
 
-_configure_ours(logging.WARNING, None, None, human=False)  # before `configure`: warnings to stderr
+_lines = _Lines(logging.WARNING, _Output(None), scrub(None), as_json)  # before `configure`: warnings to stderr

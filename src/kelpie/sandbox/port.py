@@ -12,7 +12,7 @@ from typing import Protocol
 from kelpie.core.access.consumers import SERVER, Consumer
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
-__all__ = ["JobEnding", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob", "UsageMeter"]
+__all__ = ["JobEnding", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob", "SandboxProcess", "UsageMeter"]
 
 
 class JobEnding(StrEnum):
@@ -61,9 +61,36 @@ class JobResult:
     memory_peak_bytes: int = 0  # the most they held at once, as far as it is known
 
 
+class SandboxProcess(Protocol):
+    """A program in a cell that stays and talks, until it is closed."""
+
+    async def send(self, data: bytes) -> None:
+        """Writes to its standard input. Raises ChannelClosed."""
+        ...
+
+    async def receive(self) -> bytes:
+        """What it wrote to its standard output; nothing when it has ended."""
+        ...
+
+    def last_words(self) -> str:
+        """The end of its standard error, and how it ended if it was killed."""
+        ...
+
+    async def close(self) -> None:
+        """Ends every process of it; returns when nothing remains."""
+        ...
+
+
 class Sandbox(Protocol):
     async def run(self, job: SandboxJob) -> JobResult:
         """Runs a job to its end; cancelling kills all its processes. Raises SandboxUnavailable with what is missing."""
+        ...
+
+    async def start(self, job: SandboxJob) -> SandboxProcess:
+        """Starts a program that stays and talks; it takes no slot of those that run to an end.
+
+        Raises SandboxUnavailable with what is missing.
+        """
         ...
 
     async def close(self) -> None:

@@ -2,12 +2,12 @@
 
 A job returns its result as soon as there is one; its cell is removed in the background, and its slot is free for the
 next job when nothing of the cell remains. If the cell could still write to something that outlives it, the job waits
-for its removal as well.
+for its removal as well. A program that stays and talks, such as an MCP server, has a cell until it is closed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 
 from kelpie.core.errors import SandboxUnavailable
@@ -16,7 +16,7 @@ from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.sandbox.slots import JobSlots
-from kelpie.world.cells.port import Cell, CellPlan, Cells, Order, OrderOutput
+from kelpie.world.cells.port import Cell, CellPlan, Cells, Channel, Order, OrderOutput
 from kelpie.world.clock import Clock
 from kelpie.world.egress.broker import PROXY_ENV, Broker, ServedListener
 
@@ -45,6 +45,7 @@ class ProcessSandbox:
         self._pool = Pool(cells, warm_max)
         self.slots = JobSlots(cells_max, waiting_max, memory_bytes, share)
         self._running: dict[int, Cell] = {}
+        self._staying: dict[int, CellProcess] = {}
         self._teardowns: dict[int, asyncio.Task[None]] = {}
         self._served_so_far = 0
 
@@ -53,11 +54,7 @@ class ProcessSandbox:
 
         Raises SandboxUnavailable with what is missing, and ToolError when too many jobs wait already.
         """
-        if job.confinement.isolation is not Isolation.process:
-            raise SandboxUnavailable(
-                f"the tool wants isolation of the class {job.confinement.isolation}, and this server has only "
-                f"{Isolation.process}"
-            )
+        _check_isolation(job)
         await self.slots.take(job.level, job.consumer, _memory(job))
         try:
             cell = await self._pool.take(CellPlan(job.runner, job.mounts, job.confinement.scratch_bytes))
@@ -80,6 +77,27 @@ class ProcessSandbox:
             teardown = self._teardowns[number] = asyncio.create_task(self._tear_down(number, cell, job))
             if wait:
                 await asyncio.shield(teardown)
+
+    async def start(self, job: SandboxJob) -> "CellProcess":
+        """Starts a program that stays and talks; its caller bounds how many there are.
+
+        Raises SandboxUnavailable with what is missing, and ToolError for a host that it may not reach.
+        """
+        _check_isolation(job)
+        cell = await self._cells.start(CellPlan(job.runner, job.mounts, job.confinement.scratch_bytes))
+        kept = AsyncExitStack()
+        try:
+            kept.push_async_callback(cell.kill)
+            await kept.enter_async_context(self._serving(cell, job))
+            channel = await cell.connect(Order(job.request, job.confinement, _env(job)))
+        except BaseException:  # raised again; also for a cancelled start the cell must go
+            await kept.aclose()
+            raise
+        self._served_so_far += 1
+        number = self._served_so_far
+        process = self._staying[number] = CellProcess(cell, channel, kept)
+        kept.callback(self._staying.pop, number, None)
+        return process
 
     @property
     def lacking(self) -> str | None:
@@ -109,6 +127,7 @@ class ProcessSandbox:
     async def close(self) -> None:
         """Ends every cell."""
         await self._pool.close()
+        await asyncio.gather(*(process.close() for process in list(self._staying.values())))
         await asyncio.gather(*(cell.kill() for cell in list(self._running.values())))
         await asyncio.gather(*list(self._teardowns.values()))
         await self._cells.close()
@@ -126,11 +145,10 @@ class ProcessSandbox:
     async def _run(self, cell: Cell, job: SandboxJob) -> JobResult:
         started = self._clock.monotonic_ns()
         timed_out = False
-        env = {**PROXY_ENV, **job.env} if job.confinement.egress else job.env
         async with self._serving(cell, job):
             try:
                 async with asyncio.timeout(job.confinement.wall_s):
-                    await cell.run(Order(job.request, job.confinement, env))
+                    await cell.run(Order(job.request, job.confinement, _env(job)))
             except TimeoutError:
                 timed_out = True
         output = cell.output()
@@ -166,6 +184,48 @@ class ProcessSandbox:
                 await each.close()
             if sockets is not None:
                 sockets.close()
+
+
+class CellProcess:
+    """A program in a cell that stays and talks, until it is closed."""
+
+    def __init__(self, cell: Cell, channel: Channel, kept: AsyncExitStack) -> None:
+        self._cell = cell
+        self._channel = channel
+        self._kept = kept
+        self._closing: asyncio.Task[None] | None = None
+
+    async def send(self, data: bytes) -> None:
+        """Writes to its standard input. Raises ChannelClosed."""
+        await self._channel.send(data)
+
+    async def receive(self) -> bytes:
+        """What it wrote to its standard output; nothing when it has ended."""
+        return await self._channel.receive()
+
+    def last_words(self) -> str:
+        """The end of its standard error, and how it ended if it was killed."""
+        output = self._cell.output()
+        said = output.stderr.decode("utf-8", "replace").strip()
+        return f"{said}\nIt used more memory than its limit." if output.out_of_memory else said
+
+    async def close(self) -> None:
+        """Ends every process of it; returns when nothing remains. May be called twice."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._kept.aclose())
+        await asyncio.shield(self._closing)
+
+
+def _check_isolation(job: SandboxJob) -> None:
+    if job.confinement.isolation is not Isolation.process:
+        raise SandboxUnavailable(
+            f"the tool wants isolation of the class {job.confinement.isolation}, and this server has only "
+            f"{Isolation.process}"
+        )
+
+
+def _env(job: SandboxJob) -> Mapping[str, str]:
+    return {**PROXY_ENV, **job.env} if job.confinement.egress else job.env
 
 
 def _memory(job: SandboxJob) -> int:

@@ -59,6 +59,8 @@ class JobSlots:
     def _level(self, level: int) -> FairSlots:
         if level not in self._levels:  # there are not many: a chain of calls is bounded
             memory = None if self._memory_bytes is None else memory_of(level, self._memory_bytes)
-            limits = SlotLimits("sandbox", slots_of(level, self.most), self._waiting_max, WAIT_S, memory)
+            limits = SlotLimits(
+                "sandbox_full", "sandbox", slots_of(level, self.most), self._waiting_max, WAIT_S, memory
+            )
             self._levels[level] = FairSlots(limits, self._share)
         return self._levels[level]

@@ -50,28 +50,28 @@ def listed(name: str) -> Select[Any]:
 class Lookup:
     """The items of one search. `scopes` and `bound` are for statements that read the searchable items."""
 
-    def __init__(
-        self, tx: Connection, kind: str, scope: str | None, only: Only | None, also: Iterable[int] = ()
-    ) -> None:
-        """`also` are numbers that will be requested: they are looked up with the first request.
-
-        Raises InvariantBroken without a scope, unless `only` limits the owners, and names the scopes.
-        """
+    def __init__(self, tx: Connection, kind: str, scope: str | None, only: Only | None) -> None:
+        """Raises InvariantBroken without a scope, unless `only` limits the owners, and names the scopes."""
         if scope is None and (only is None or only.scopes is None):
             raise InvariantBroken("A search needs the owner of the items and their scopes.")
         self.tx = tx
+        self.kind = kind
         self.scopes = only.scopes if scope is None and only is not None else None
         of_scope = {} if scope is None else {"the_scope": scope}
         self.bound: dict[str, Any] = {"the_kind": kind, **of_scope, **(only.parameters if only else {})}
         self._statement = _found(self.scopes, only.condition if only else None)
         self._known: dict[int, There | None] = {}
-        self._also = also
+        self._also: list[int] = []
+
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Numbers that will be requested: they are looked up with the next request."""
+        self._also.extend(numbers)
 
     def of(self, numbers: Sequence[int]) -> dict[int, There]:
         """Those of the items that exist, are in scope, and meet the condition."""
         known = self._known
-        wanted = [number for number in (*numbers, *self._also) if number not in known]
-        self._also = ()
+        wanted = [number for number in dict.fromkeys((*numbers, *self._also)) if number not in known]
+        self._also = []
         if wanted:
             known |= dict.fromkeys(wanted)
             self._look_up(wanted)
@@ -80,8 +80,8 @@ class Lookup:
     def _look_up(self, numbers: Sequence[int]) -> None:
         for start in range(0, len(numbers), _CHUNK):
             asked = {**self.bound, "numbers": str(numbers[start : start + _CHUNK])}
-            found, ids, checksums = map(orjson.loads, self.tx.execute(self._statement, asked).one())
-            self._known |= zip(found, zip(ids, checksums, strict=True), strict=True)
+            found, *columns = map(orjson.loads, self.tx.execute(self._statement, asked).one())
+            self._known |= zip(found, zip(*columns, strict=True), strict=True)
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,23 @@
 """The tables of the search index. They are here because storage builds on search, not the other way."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 metadata = MetaData()
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
+_IN_ORDER = text("thread IS NOT NULL")
 
 # One row per searchable item; the text index and the vectors are keyed by its number.
 search_items = Table(
@@ -18,9 +31,12 @@ search_items = Table(
     Column("loose", Boolean, nullable=False),  # true if its words are here, and not yet in a segment
     Column("checksum", BigInteger, nullable=False),  # of its words: what a segment says of others is not about it
     Column("words", LargeBinary, nullable=False),  # the numbers of the words of its text
+    Column("thread", Text),  # the conversation, file or batch in which it has neighbours; None for an item by itself
+    Column("place", BigInteger),  # its place among them: the neighbours are the next lower and the next higher one
     UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     Index("ix_search_items_kind_scope", "kind", "scope", "loose", "checksum"),  # all that sums over loose items need
     Index("ix_search_items_kind_model", "kind", "model"),
+    Index("ix_search_items_thread", "thread", "place", sqlite_where=_IN_ORDER, postgresql_where=_IN_ORDER),
 )
 
 # Some hundred items of a scope, or some ten thousand, whose words were sorted. It is never changed, except for the

@@ -18,10 +18,11 @@ from sqlalchemy.sql.expression import TextualSelect
 
 from kelpie.core.errors import StorageError
 from kelpie.observe import logs
-from kelpie.search.items import Near
+from kelpie.search.queries import Near
 from kelpie.search.vector_rows import Vector
 
 Rows = NDArray[np.float32]
+SURE_MAX = 40  # of the nearest: each is checked by itself as well
 
 _log = logs.get("search")
 
@@ -53,10 +54,10 @@ class Candidates:
         )
 
     def nearest(
-        self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int, most: int | None = None
+        self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int | None = None, most: int | None = None
     ) -> list[Near] | None:
-        """The items whose vectors are nearest, best first; of equals, the one that is read first. None when there are
-        more than `most`."""
+        """The items whose vectors are nearest, or all, best first; of equals, the one that is read first. None when
+        there are more than `most`."""
         listed, checked, joined = tx.execute(self._together, bound).one()
         items, checksums = orjson.loads(listed), orjson.loads(checked)
         if most is not None and len(items) > most:
@@ -66,11 +67,12 @@ class Candidates:
         if len(joined) == len(items) * len(query.values):
             rows = np.frombuffer(joined, "<f4").reshape(len(items), -1)
             scores, at = _ranked(rows, query, limit)
-            if _are_sound(rows, checksums) and all(crc32(rows[each].tobytes()) == checksums[each] for each in at):
-                return [(items[each], float(scores[each])) for each in at]
+            sure = at[:SURE_MAX]
+            if _are_sound(rows, checksums) and all(crc32(rows[each].tobytes()) == checksums[each] for each in sure):
+                return list(zip([items[each] for each in at], scores[at].tolist(), strict=True))
         return self._one_by_one(tx, bound, query, limit)
 
-    def _one_by_one(self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int) -> list[Near]:
+    def _one_by_one(self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int | None) -> list[Near]:
         """The same, when one of them is damaged. Raises StorageError when their length differs from the query's."""
         items, sound = list[int](), list[bytes]()
         for item, vector, checksum in tx.execute(self._each, bound).all():
@@ -87,7 +89,7 @@ class Candidates:
         return [(items[each], float(scores[each])) for each in at]
 
 
-def _ranked(rows: Rows, query: Vector, limit: int) -> tuple[NDArray[np.float32], list[int]]:
+def _ranked(rows: Rows, query: Vector, limit: int | None) -> tuple[NDArray[np.float32], list[int]]:
     """The similarity of each, and the nearest."""
     scores = products(rows, query)
     return scores, np.argsort(-scores, kind="stable")[:limit].tolist()

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from kelpie.search.cache import SizedCache
 from kelpie.search.item_lookup import listed
-from kelpie.search.items import Near
+from kelpie.search.queries import LikelyItems, Near
 from kelpie.search.tables import search_scopes, search_sketches, search_vectors
 from kelpie.search.text.fulltext import Kind
 from kelpie.search.vector_candidates import NUMBERED, Candidates, other_numbers, products
@@ -27,6 +27,7 @@ from kelpie.search.vector_rows import Vector
 # sentences and mixtures of them, and these numbers, 0.990 of the 10 nearest were found (bench/search.py).
 BY_SIGNS, BY_SIGNS_PER_RESULT = 1500, 30
 BY_NUMBERS, BY_NUMBERS_PER_RESULT = 200, 4
+GUESS = 1.2533  # the cosine of two vectors, by that of one with the other's signs: the root of pi / 2
 HELD_BYTES_MAX = 64 * 1024 * 1024
 
 Numbers = NDArray[np.int64]
@@ -98,26 +99,81 @@ class Nearest:
         when the model gives other vectors than the stored ones.
         """
         few = max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
-        if len(scopes) == 1 and only is None and self._held.get((kind, scopes[0], query.model)) is None:
-            of_scope = {"the_kind": kind, "the_scope": scopes[0], "the_model": query.model, "most": few + 1}
-            near = _ALL.nearest(tx, of_scope, query, limit, few)
-            if near is not None:  # a small scope: no signs are needed
-                return near
+        near = self._small(tx, kind, scopes, query, few, only, limit)
+        if near is not None:
+            return near
+        items, signs = self._candidates(tx, kind, scopes, query, only)
+        if items.size > few:
+            at, guesses = _guessed(signs, query, max(BY_SIGNS, BY_SIGNS_PER_RESULT * limit))
+            items = items[at[np.argpartition(-guesses, few)[:few]]]
+        wanted = {"the_model": query.model, "numbers": str(np.sort(items).tolist())}
+        return (NUMBERED.nearest(tx, wanted, query, limit) or []) if items.size else []
+
+    def likely(
+        self,
+        tx: Connection,
+        kind: Kind,
+        scopes: Sequence[str],
+        query: Vector,
+        limit: int,
+        only: Collection[int] | None = None,
+    ) -> LikelyItems:
+        """The items of these scopes that are likely the nearest, by their signs; in a small scope all are compared.
+
+        Raises StorageError when the model gives other vectors than the stored ones.
+        """
+        near = self._small(tx, kind, scopes, query, BY_NUMBERS, only)
+        if near is not None:
+            return LikelyItems(near[:limit], dict(near))
+        items, signs = self._candidates(tx, kind, scopes, query, only)
+        if not items.size:
+            return LikelyItems()
+        at, guesses = _guessed(signs, query, max(BY_SIGNS, BY_SIGNS_PER_RESULT * limit))
+        if at.size > limit:
+            best = np.argpartition(-guesses, limit - 1)[:limit]
+            at, guesses = at[best], guesses[best]
+        order = np.lexsort((items[at], -guesses))
+        return LikelyItems(list(zip(items[at[order]].tolist(), guesses[order].tolist(), strict=True)))
+
+    def _small(
+        self,
+        tx: Connection,
+        kind: Kind,
+        scopes: Sequence[str],
+        query: Vector,
+        few: int,
+        only: Collection[int] | None,
+        limit: int | None = None,
+    ) -> list[Near] | None:
+        """The nearest of a small scope, for which no signs are needed; None if it is not one."""
+        if len(scopes) != 1 or only is not None or self._held.get((kind, scopes[0], query.model)) is not None:
+            return None
+        of_scope = {"the_kind": kind, "the_scope": scopes[0], "the_model": query.model, "most": few + 1}
+        return _ALL.nearest(tx, of_scope, query, limit, few)
+
+    def _candidates(
+        self, tx: Connection, kind: Kind, scopes: Sequence[str], query: Vector, only: Collection[int] | None
+    ) -> tuple[Numbers, Signs]:
+        """The items of the scopes that may be found, and their signs."""
         held = self._scopes(tx, kind, scopes, query.model)
         if not held:
-            return []
+            return _NONE.items, _NONE.signs
         if any(each.signs.shape[0] != _height(query.sketch) for each in held):
             raise other_numbers(query)
         items = held[0].items if len(held) == 1 else np.concatenate([each.items for each in held])
-        allowed = None
-        if only is not None:
-            allowed = np.isin(items, np.fromiter(only, np.int64, len(only)))
-            items = items[allowed]
-        if items.size > few:
-            signs = held[0].signs if len(held) == 1 else np.concatenate([each.signs for each in held], axis=1)
-            items = _likely(items, signs if allowed is None else signs[:, allowed], query, limit)
-        wanted = {"the_model": query.model, "numbers": str(np.sort(items).tolist())}
-        return NUMBERED.nearest(tx, wanted, query, limit) or []
+        signs = held[0].signs if len(held) == 1 else np.concatenate([each.signs for each in held], axis=1)
+        if only is None:
+            return items, signs
+        allowed = np.isin(items, np.fromiter(only, np.int64, len(only)))
+        return items[allowed], signs[:, allowed]
+
+    def cosines(self, tx: Connection, query: Vector, numbers: Collection[int]) -> dict[int, float]:
+        """The cosine to the query of those of these items that have a vector of its model.
+
+        Raises StorageError when the model gives other vectors than the stored ones.
+        """
+        wanted = {"the_model": query.model, "numbers": str(sorted(numbers))}
+        return dict(NUMBERED.nearest(tx, wanted, query) or ()) if numbers else {}
 
     # --- cache ----------------------------------------------------------------------------------------------------
 
@@ -173,15 +229,17 @@ def _no_rows(items: int) -> Signs:
     return np.empty((0, items), np.uint64)
 
 
-def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
-    """The items that may be among the nearest, by their signs."""
-    first, then = max(BY_SIGNS, BY_SIGNS_PER_RESULT * limit), max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
-    if items.size > first:
-        best = _least(_differing(signs, query.sketch), first)
-        items, signs = items[best], signs[:, best]
-    bits = np.unpackbits(np.ascontiguousarray(signs.T).view(np.uint8), axis=1, count=len(query.values) // 4)
-    agreeing = products(bits, query)
-    return items[np.argpartition(-agreeing, then)[:then]]
+def _guessed(signs: Signs, query: Vector, most: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """The places of the items that may be among the nearest, up to so many, and guesses of their cosines."""
+    if signs.shape[1] > most:
+        at = _least(_differing(signs, query.sketch), most)
+        signs = signs[:, at]
+    else:
+        at = np.arange(signs.shape[1])
+    numbers = len(query.values) // 4
+    bits = np.unpackbits(np.ascontiguousarray(signs.T).view(np.uint8), axis=1, count=numbers)
+    total = float(np.frombuffer(query.values, "<f4").sum())
+    return at, (products(bits, query) * 2 - total) * np.float32(GUESS / numbers**0.5)
 
 
 def _differing(signs: Signs, query: bytes) -> NDArray[np.uint16]:

@@ -1,8 +1,11 @@
 """The HTTP application: Letta's resources under /v1, Kelpie's own beside them, and the middleware around them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.applications import Starlette
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
@@ -11,6 +14,7 @@ from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
 from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
+from kelpie.server.http.dispatch import Dispatch
 from kelpie.server.http.limits.body_limits import BodyLimits
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
@@ -28,8 +32,10 @@ from kelpie.server.kelpie import (
     usage,
     working_memory,
 )
+from kelpie.server.kelpie import mcp as mcp_connections
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
+from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
 from kelpie.server.letta.agents import internal_routes as internal_agent_routes
 from kelpie.server.letta.agents import routes as agents
@@ -37,20 +43,25 @@ from kelpie.server.letta.agents import tool_routes as agent_tool_routes
 from kelpie.server.letta.archives import passage_routes
 from kelpie.server.letta.archives import routes as archives
 from kelpie.server.letta.blocks import routes as blocks
-from kelpie.server.letta.compatibility import health_routes, missing_routes
+from kelpie.server.letta.compatibility import environment_routes, health_routes, missing_routes
 from kelpie.server.letta.conversations import background_routes, cancel_routes, preview_routes, window_routes
 from kelpie.server.letta.conversations import routes as conversations
 from kelpie.server.letta.groups import message_routes
 from kelpie.server.letta.groups import routes as groups
 from kelpie.server.letta.identities import routes as identities
+from kelpie.server.letta.mcp import login_routes as mcp_login_routes
 from kelpie.server.letta.mcp import routes as mcp_servers
+from kelpie.server.letta.mcp import routes_by_name as mcp_servers_by_name
 from kelpie.server.letta.message_search import routes as messages_search
 from kelpie.server.letta.messages import routes as messages
 from kelpie.server.letta.models import routes as models
+from kelpie.server.letta.providers import routes as providers
 from kelpie.server.letta.runs import internal_routes, job_routes, step_routes
 from kelpie.server.letta.runs import routes as runs
+from kelpie.server.letta.templates import routes as templates
 from kelpie.server.letta.tools import routes as tools
 from kelpie.server.letta.tools import run_routes, sandbox_routes
+from kelpie.server.mcp import routes as mcp
 from kelpie.server.pages import registration as pages
 
 if TYPE_CHECKING:
@@ -65,6 +76,7 @@ _ROUTERS = (
     messages.router,  # the first is the cheapest to reach, and nothing is asked for as often
     health_routes.router,
     messages_search.router,
+    templates.agent_router,
     agents.router,
     block_routes.router,
     block_routes.block_router,
@@ -72,8 +84,10 @@ _ROUTERS = (
     agent_tool_routes.router,
     archives.agent_router,
     passage_routes.agent_router,
+    passage_routes.embedding_router,
     working_memory.router,
     checkpoints.router,
+    agent_files.router,
     identity_routes.router,
     identity_routes.identity_router,
     window_routes.router,
@@ -81,14 +95,18 @@ _ROUTERS = (
     blocks.router,
     block_history.router,
     data.router,
-    mcp_servers.old_router,
+    mcp_servers_by_name.router,
     run_routes.router,
     tools.router,
+    mcp_login_routes.router,
+    mcp_login_routes.oauth_router,
     mcp_servers.router,
     sandbox_routes.router,
     internal_agent_routes.agent_router,
     internal_agent_routes.block_router,
     template_routes.router,
+    templates.router,
+    environment_routes.router,
     runs.router,
     internal_routes.router,
     step_routes.router,
@@ -106,7 +124,10 @@ _ROUTERS = (
     identities.router,
     tag_routes.router,
     models.router,
+    providers.router,
     model_care.router,
+    mcp_connections.router,
+    mcp_connections.task_router,
     admin_routes.organization_router,
     admin_routes.user_router,
     access_token_routes.router,
@@ -124,12 +145,13 @@ _ROUTERS = (
     sandbox.router,
     usage.router,
     usage.quota_router,
+    mcp.router,
 )
 
 
 def create_app(kelpie: "Kelpie") -> FastAPI:
     """The application over a `Kelpie` that its caller starts and stops."""
-    app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, openapi_url=None)
+    app = Application(title="Kelpie", version=__version__, description=_ABOUT, openapi_url=None)
     app.state.api = kelpie.api
     app.state.why_not_ready = kelpie.why_not_ready
     app.state.authenticator = kelpie.runtime.authenticator
@@ -140,9 +162,10 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     errors.register(app)
     missing_routes.register(app)
     settings = kelpie.settings
-    origins = AllowedOrigins(settings.allowed_origins)
+    app.state.allowed_origins = origins = AllowedOrigins(settings.allowed_origins)
     # The middleware added last is the first to see a request.
     runtime = kelpie.runtime
+    app.add_middleware(Dispatch, routes=app)
     app.add_middleware(
         AuthenticationMiddleware,
         authenticator=runtime.authenticator,
@@ -167,6 +190,20 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     app.add_middleware(RequestLog, ids=kelpie.world.ids)
     kelpie.connect_api(CellServer(app).serve)
     return app
+
+
+class Application(FastAPI):
+    """FastAPI without its outermost layers: `RequestLog` answers for uncaught errors, and nothing else sees them."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        handlers: Any = self.exception_handlers
+        app: ASGIApp = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), handlers)
+        for each in reversed(self.user_middleware):
+            app = each.cls(app, *each.args, **each.kwargs)
+        return app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Starlette.__call__(self, scope, receive, send)
 
 
 class LatestPrefix:

@@ -46,6 +46,10 @@ class Fault(StrEnum):
     out_of_memory = "OutOfMemory"
     slow_client = "SlowClient"
     vanishing_client = "VanishingClient"
+    mcp_server_crash = "McpServerCrash"
+    mcp_server_slow_start = "McpServerSlowStart"
+    mcp_tool_timeout = "McpToolTimeout"
+    mcp_tool_fail = "McpToolFail"
 
 
 _PACKETS = ("network.client", "network.provider")
@@ -80,6 +84,10 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.out_of_memory: (),
     Fault.slow_client: ("client.read",),
     Fault.vanishing_client: ("client.request", "client.stream"),
+    Fault.mcp_server_crash: (),
+    Fault.mcp_server_slow_start: (),
+    Fault.mcp_tool_timeout: (),
+    Fault.mcp_tool_fail: (),
 }
 
 # Places that only the real application has, in its journal and in the world around it. A swarm leaves them alone unless
@@ -87,6 +95,7 @@ PLACES: dict[Fault, tuple[str, ...]] = {
 _KINDS = ("open", "step", "reply", "ask", "answers", "result", "recover", "compact", "close")
 _JOURNAL = tuple(f"journal.{kind}" for kind in _KINDS)
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
+_MCP = ("network.mcp",)  # packets of MCP servers and of their authorization servers
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: (*_JOURNAL, *_TOLD, "stream.previews", "stream.previews.told"),
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
@@ -113,10 +122,19 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
         "cells.calling",
         "packages.install",
         "workers.answer",
+        "embedding.process",
     ),
     Fault.process_timeout: ("cells.run", "cells.calling", "workers.answer"),
     Fault.process_resource_exhaustion: ("cells.start",),
     Fault.out_of_memory: ("cells.run", "cells.calling", "workers.answer"),
+    Fault.network_delay: _MCP,
+    Fault.network_packet_loss: _MCP,
+    Fault.network_partition: _MCP,
+    Fault.network_message_reorder: _MCP,
+    Fault.mcp_server_crash: ("mcp.connect", "mcp.call", "mcp.answer"),  # the last: after the effect of the call
+    Fault.mcp_server_slow_start: ("mcp.connect",),
+    Fault.mcp_tool_timeout: ("mcp.call", "mcp.stream"),  # no answer; a stream that begins and stays silent
+    Fault.mcp_tool_fail: ("mcp.call", "mcp.status", "mcp.garbage"),
     Fault.embedding_timeout: ("embedding.local", "embedding.provider"),
     Fault.embedding_fail: ("embedding.local", "embedding.provider", "embedding.missing"),
     Fault.vector_search_fail: ("search.passages", "search.messages"),
@@ -145,6 +163,7 @@ SIZES: dict[Fault, tuple[float, float]] = {
     Fault.clock_jump: (-86400.0, 86400.0),
     Fault.cpu_starvation: (0.05, 2.0),
     Fault.slow_client: (0.1, 5.0),
+    Fault.mcp_server_slow_start: (0.5, 20.0),
 }
 
 CRASHES = (Fault.crash_before_write, Fault.crash_during_transaction, Fault.crash_after_write)

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import ExecutableDDLElement
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.storage import usage_triggers
+from kelpie.storage import name_index, usage_triggers
 from kelpie.storage.tables import metadata
 from kelpie.world.database import Database
 
@@ -53,7 +53,8 @@ class Revisions:
 
 
 REVISIONS = Revisions(
-    known=("0001", "0002", "0003"), locations=(str(Path(__file__).parent / "migrations" / "versions"),)
+    known=("0001", "0002", "0003", "0006", "0009", "0012", "0013", "0014", "0015", "0016"),
+    locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )
 
 
@@ -119,7 +120,7 @@ def _definitions(dialect: str) -> tuple[str, ...]:
 
     engine = create_mock_engine(f"{dialect}://", keep)
     metadata.create_all(engine, checkfirst=False)
-    return (*statements, *usage_triggers.definitions(dialect))
+    return (*statements, *usage_triggers.definitions(dialect), *name_index.definitions(dialect))
 
 
 def migrate(tx: Connection, revisions: Revisions = REVISIONS) -> None:

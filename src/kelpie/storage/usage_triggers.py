@@ -31,6 +31,9 @@ COUNTED = (
     Counted("working_memory", "agent", ("key", "value")),
     Counted("tools", "row", ("description", "source_code", "json_schema")),
     Counted("runs", "row", ("input", "metadata", "request_config")),
+    Counted("agent_file_parts", "agent", ("document",)),
+    Counted("template_versions", "row", ("document",)),
+    Counted("agent_variables", "agent", ("memory_variables",)),
 )
 
 # An agent that is being deleted belongs to no organization; its rows count for the one it had until they are gone.
@@ -48,10 +51,20 @@ def owner_of(counted: Counted, row: str) -> str:
     return _OWNERS[counted.owner].format(row=row)
 
 
+# A column that may be packed, see `storage.rows.standard_texts`, says in front how many bytes it stands for.
+_PACKED = {("agents", "system"), ("messages", "content"), ("block_history", "fields")}
+_PACKED_SIZE = "CASE typeof({0}) WHEN 'blob' THEN CAST({0} AS INTEGER) ELSE length(CAST({0} AS BLOB)) END"
+
+
 def measured(counted: Counted, row: str, dialect: str) -> str:
     """The expression for the number of bytes of a row."""
-    size = "length(CAST({0} AS BLOB))" if dialect == "sqlite" else "octet_length(CAST({0} AS TEXT))"
-    return " + ".join(f"coalesce({size.format(f'{row}.{name}')}, 0)" for name in counted.columns)
+    return " + ".join(f"coalesce({_size(counted.table, name, row, dialect)}, 0)" for name in counted.columns)
+
+
+def _size(table: str, name: str, row: str, dialect: str) -> str:
+    if dialect != "sqlite":
+        return f"octet_length(CAST({row}.{name} AS TEXT))"
+    return (_PACKED_SIZE if (table, name) in _PACKED else "length(CAST({0} AS BLOB))").format(f"{row}.{name}")
 
 
 def definitions(dialect: str) -> tuple[str, ...]:
@@ -82,10 +95,10 @@ def definitions(dialect: str) -> tuple[str, ...]:
 
 
 def _exceptions(dialect: str) -> tuple[str, ...]:
-    """An agent leaves its organization before its rows are deleted; the versions of a block are deleted after it, when
-    nothing says any more whose it was."""
+    """An agent leaves its organization before its rows are deleted, and an imported one joins it after its rows are
+    written; the versions of a block are deleted after it, when nothing says any more whose it was."""
     agents, history = COUNTED[0], next(each for each in COUNTED if each.table == "block_history")
-    size = measured(agents, "OLD", dialect)
+    size, joined = measured(agents, "OLD", dialect), measured(agents, "NEW", dialect)
     versions = measured(history, "past", dialect)
     return (
         _trigger(
@@ -94,6 +107,13 @@ def _exceptions(dialect: str) -> tuple[str, ...]:
             "AFTER UPDATE OF organization_id ON agents",
             f"UPDATE organization_usage SET agents = agents - 1, bytes = bytes - ({size}) "
             "WHERE organization_id = OLD.organization_id AND NEW.organization_id = ''",
+        ),
+        _trigger(
+            dialect,
+            "usage_agents_published",
+            "AFTER UPDATE OF organization_id ON agents",
+            f"UPDATE organization_usage SET agents = agents + 1, bytes = bytes + ({joined}) "
+            "WHERE organization_id = NEW.organization_id AND OLD.organization_id = ''",
         ),
         _trigger(
             dialect,

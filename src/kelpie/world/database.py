@@ -5,8 +5,8 @@ pure: ids and times are passed in, nothing outside the transaction is touched, a
 `transact` has returned, which means that the commit is durable.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection
 
@@ -31,6 +31,29 @@ def remembered(tx: Tx, kind: type[T]) -> T:
         tx.execution_options(**{MEMORY: memory})
     found = memory.get(kind)
     return memory.setdefault(kind, kind()) if found is None else found
+
+
+class Cursor(Protocol):
+    """The result of a statement, as drivers give it."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchall(self) -> Sequence[Sequence[Any]]: ...
+
+
+RunSql = Callable[[Tx, str, Any], Cursor]
+RUN_SQL = "run_sql"  # the execution option of a connection that holds its adapter's way past SQLAlchemy
+
+
+def run_sql(tx: Tx, sql: str, values: Any) -> Cursor:
+    """Runs a statement in the dialect of `tx` with its values as the driver takes them; a list of them runs it for
+    each.
+
+    A broken constraint is SQLAlchemy's IntegrityError; another error may be the driver's own.
+    """
+    run: RunSql | None = tx.get_execution_options().get(RUN_SQL)
+    return cast("Cursor", tx.exec_driver_sql(sql, values)) if run is None else run(tx, sql, values)
 
 
 class Database(Protocol):

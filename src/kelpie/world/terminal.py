@@ -1,4 +1,5 @@
-"""The terminal of this process: its width, and a function that is called at an interval while the process waits.
+"""The terminal of this process: its width, typed lines, and a function that is called at an interval while the process
+waits.
 
 Only the command line uses this.
 """
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import TextIO
 
 WIDTH = 80  # where nothing says how wide it is
+NOTICE_S = 0.2  # within which an interrupt at a prompt is noticed
 
 
 def width(stream: TextIO) -> int:
@@ -55,3 +57,17 @@ def every(seconds: float, call: Callable[[], None]) -> Generator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def typed_line(prompt: str) -> str:
+    """A line that is typed at a prompt. Raises EOFError at the end of the input, and KeyboardInterrupt.
+
+    Python notices a Ctrl-C between the prompt and the wait for a key only with the next key, so the wait is interrupted
+    from time to time.
+    """
+    with every(NOTICE_S, _nothing):
+        return input(prompt)
+
+
+def _nothing() -> None:
+    """The signal alone is of use."""

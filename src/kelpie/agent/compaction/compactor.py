@@ -17,7 +17,7 @@ from kelpie.agent.journal.message_rows import named_after, step_record
 from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.rendering import prepare
-from kelpie.agent.prompt.summary import summary_row
+from kelpie.agent.prompt.summary import summary_row, summary_weight
 from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.core.agents.compaction_settings import CompactionStats, Trigger
 from kelpie.core.conversations.messages import Message, Role
@@ -25,7 +25,6 @@ from kelpie.core.conversations.runs import Run, Step, StepStatus
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
-from kelpie.core.token_estimates import byte_length
 from kelpie.observe import logs
 from kelpie.storage.conversations import contexts, messages
 from kelpie.storage.runs import steps
@@ -116,7 +115,7 @@ class Compactor:
     def _stats(self, context: Context, occasion: Occasion, plan: CompactionPlan) -> CompactionStats:
         conversation = self._conversation
         frame = conversation.frame(self._world.clock.now()).weight + occasion.waiting
-        after = sum(map(weight, plan.cut.kept)) + byte_length(plan.text)
+        after = sum(map(weight, plan.cut.kept)) + summary_weight(plan.text)
         return CompactionStats(
             trigger=occasion.trigger.value,
             context_tokens_before=occasion.tokens or context.tokens(frame + context.weight),

@@ -50,9 +50,10 @@ async def on_request(
         except BudgetExhausted as error:
             raise CallerError(str(error)) from error
         plan = await planner.plan(context, occasion)
+        reads = live.usage_reads
         compacted = plan and await compactor.carry_out(position, context, occasion, plan)
         if compacted:
-            record_usage(live, compacted.step)
+            record_usage(live, reads, compacted.step)
             return compacted
     raise StorageBusy("The messages changed during compaction, several times in a row. Try again.")
 

@@ -1,7 +1,8 @@
 """Plan of a compaction: the messages that leave a context, and the summary that replaces them.
 
-A plan only ever shrinks the context. When no model can sum up, or the summary is no shorter, the oldest is simply left
-out. Nothing is written here: a plan may be broken off at any time.
+A plan only ever shrinks the context, and its summary fits beside what stays, whatever the model wrote. When no model
+can sum up, or the summary is no shorter, the oldest is simply left out. Nothing is written here: a plan may be broken
+off at any time.
 """
 
 import asyncio
@@ -11,25 +12,25 @@ from typing import Any
 
 from kelpie.agent.compaction.cut_points import Cut, Cuttable
 from kelpie.agent.compaction.summarizer import Summarizer, SummaryResult
+from kelpie.agent.compaction.summary_limit import CHARS_MIN, SummaryLimit, summary_limit
 from kelpie.agent.definition import compaction_settings
 from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.prompt.context import Context
-from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
-from kelpie.agent.prompt.transcript import clipped
+from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary, summary_weight
 from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.core.agents.compaction_settings import CompactionSettings, Mode, Trigger
 from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.errors import InvalidInput, ModelError
 from kelpie.core.ids import StepId
-from kelpie.core.token_estimates import BYTES_PER_TOKEN, byte_length
+from kelpie.core.token_estimates import BYTES_PER_TOKEN
 from kelpie.llm.routing.models import Models
 from kelpie.observe import logs
 from kelpie.world.world import World
 
+FULL = 0.9  # of the window: with more than this a context is compacted
 SUMMING_UP_S = 300.0  # for all attempts together; the turn waits
 _GOAL_MAX = 0.8  # of the window: less would be reached again at once
 _SUMMARY_SHARE = 0.25  # of the window
-_SUMMARY_CHARS_MIN = 400
 _FALLBACKS = {
     Mode.sliding_window: (Mode.sliding_window, Mode.all),
     Mode.all: (Mode.all,),
@@ -61,7 +62,7 @@ class CompactionPlan:
     @property
     def grows(self) -> bool:
         """True if the summary is no shorter than the messages it replaces."""
-        return byte_length(self.text) >= sum(map(weight, self.cut.evicted))
+        return summary_weight(self.text) >= sum(map(weight, self.cut.evicted))
 
 
 class CompactionPlanner:
@@ -96,7 +97,7 @@ class CompactionPlanner:
         try:
             async with asyncio.timeout(SUMMING_UP_S):
                 for mode in _FALLBACKS[settings.mode]:
-                    plan = await self._summed_up(cuttable, context, settings, mode, room)
+                    plan = await self._summed_up(cuttable, context, settings, mode, room, occasion.waiting)
                     if plan is not None and not (shorter and plan.grows):
                         return plan
         except TimeoutError:
@@ -113,21 +114,22 @@ class CompactionPlanner:
             "Oldest messages left the context without a summary",
             agent_id=self._conversation.agent.id,
         )
-        return CompactionPlan(cut, self._fitting(_handed_on(cut.evicted), settings))
+        limit = self._limit(context, settings, cut, occasion.waiting)
+        return CompactionPlan(cut, limit.fitted(_handed_on(cut.evicted)))
 
     async def _summed_up(
-        self, cuttable: Cuttable, context: Context, settings: CompactionSettings, mode: Mode, room: int
+        self, cuttable: Cuttable, context: Context, settings: CompactionSettings, mode: Mode, room: int, waiting: int
     ) -> CompactionPlan | None:
         cut = _cut(cuttable, mode, settings.share, room)
         if cut is None:
             return None
-        agent = self._conversation.agent
-        summarizer = Summarizer(self._world, self._models, agent, settings)
+        agent, limit = self._conversation.agent, self._limit(context, settings, cut, waiting)
+        summarizer = Summarizer(self._world, self._models, agent, settings, limit)
         try:
             if mode.by_itself:
                 frame = self._conversation.frame(self._world.clock.now())
                 entries = context.entries_of(cut.evicted)
-                told = await summarizer.by_itself(entries, mode, system=frame.system, tools=frame.tools)
+                told = await summarizer.by_itself(entries, mode, frame)
             else:
                 told = await summarizer.of_transcript(cut.evicted, mode)
         except ModelError as error:
@@ -135,7 +137,7 @@ class CompactionPlanner:
             facts = {"agent_id": agent.id, "mode": mode.value, "kind": error.kind.value, "error": error.message}
             _log.warning("summary_attempt_failed", "Summary failed in one mode; trying the next", **facts)
             return None
-        return CompactionPlan(cut, self._fitting(told.text, settings), told)
+        return CompactionPlan(cut, limit.fitted(told.text), told)
 
     def _settings(self, given: Mapping[str, Any] | None) -> CompactionSettings:
         agent = self._conversation.agent
@@ -154,13 +156,23 @@ class CompactionPlanner:
 
     def _room(self, context: Context, settings: CompactionSettings, waiting: int) -> int:
         """Number of bytes that may stay beside instructions, tools, a summary and waiting input."""
-        goal = min(1 - settings.share, _GOAL_MAX) * self._conversation.agent.model.context_window
-        frame = self._conversation.frame(self._world.clock.now()).weight
-        return context.bytes_in(goal) - frame - waiting
+        window = self._conversation.agent.model.context_window
+        goal = context.bytes_in(min(1 - settings.share, _GOAL_MAX) * window)
+        beside_shortest = context.bytes_in(FULL * window) - summary_weight("") - CHARS_MIN
+        return min(goal, beside_shortest) - self._frame_weight() - waiting
 
-    def _fitting(self, text: str, settings: CompactionSettings) -> str:
-        most = int(self._conversation.agent.model.context_window * BYTES_PER_TOKEN * _SUMMARY_SHARE)
-        return clipped(text, max(_SUMMARY_CHARS_MIN, min(most, settings.clip_chars or most)))
+    def _limit(self, context: Context, settings: CompactionSettings, cut: Cut, waiting: int) -> SummaryLimit:
+        """The limit on the summary: a share of the window, and no more than what stays leaves of it."""
+        window = self._conversation.agent.model.context_window
+        tokens = int(window * _SUMMARY_SHARE)
+        chars = max(CHARS_MIN, min(tokens * BYTES_PER_TOKEN, settings.clip_chars or window * BYTES_PER_TOKEN))
+        left = context.bytes_in(FULL * window) - self._frame_weight() - waiting - sum(map(weight, cut.kept))
+        if left <= 0:  # what must stay does not fit either; the prompt then shows the newest part of it
+            left = summary_weight("") + CHARS_MIN
+        return summary_limit(chars, left, tokens, context.scale)
+
+    def _frame_weight(self) -> int:
+        return self._conversation.frame(self._world.clock.now()).weight
 
 
 def _handed_on(evicted: Sequence[Message]) -> str:

@@ -1,16 +1,20 @@
 """Asking a model to sum up what leaves a context: another model over a transcript, or the agent's own over itself.
 
-A transcript that does not fit the model's window goes in pieces, each with the summary of those before it. Whatever
-goes wrong is a ModelError, also an empty answer; the planner has a fallback.
+A transcript that does not fit the model's window goes in pieces, each with the summary of those before it. A call may
+write no more than the summary may be long, with room for the thoughts of a model that thinks. Whatever goes wrong is a
+ModelError, also an empty answer; the planner has a fallback.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.agent.compaction.summary_limit import ENDS_HERE, SummaryLimit
 from kelpie.agent.definition import creation
+from kelpie.agent.live.live_agent import PromptFrame
 from kelpie.agent.prompt import default_instructions
 from kelpie.agent.prompt.transcript import pieces, transcript
+from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.core.agents.agent import Agent, ModelChoice
 from kelpie.core.agents.compaction_settings import CompactionSettings, Mode
 from kelpie.core.conversations.messages import Message, Role, Text, Usage
@@ -18,7 +22,7 @@ from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId
 from kelpie.core.token_estimates import byte_length, estimate
 from kelpie.llm.provider.completion import complete
-from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedMessage, Reply, Request
 from kelpie.llm.routing.models import Models
 from kelpie.observe import logs
 from kelpie.world.world import World
@@ -26,6 +30,8 @@ from kelpie.world.world import World
 HALVINGS_MAX = 2  # of the pieces, when the model says that they are too long
 _PIECE_SHARE = 0.7  # of the window: the rest is for the answer and for miscounting
 _PIECE_BYTES_PER_TOKEN = 3
+_OUTPUT_TOKENS_MIN = 64  # of a call, however little its prompt leaves
+_THINKING_TOKENS = 16_384  # of a call of a model that thinks before it writes
 _PIECE_BYTES_MIN = 2_000
 _FORMS = frozenset({"response_format"})  # what an agent's answers must look like has no say in a summary
 
@@ -42,18 +48,21 @@ class SummaryResult:
 
 
 class Summarizer:
-    def __init__(self, world: World, models: Models, agent: Agent, settings: CompactionSettings) -> None:
+    def __init__(
+        self, world: World, models: Models, agent: Agent, settings: CompactionSettings, limit: SummaryLimit
+    ) -> None:
         self._world = world
         self._models = models
         self._agent = agent
         self._settings = settings
+        self._limit = limit
 
     async def of_transcript(self, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
         """The chosen model's summary, or that of the agent's own model when the chosen one fails. Raises ModelError."""
         own = self._agent.model
         chosen = self._settings.model or own.handle
         try:
-            return await self._piece_by_piece(self._choice(chosen), evicted, mode)
+            return await self._piece_by_piece(await self._choice(chosen), evicted, mode)
         except ModelError as error:
             if chosen == own.handle:
                 raise
@@ -63,13 +72,19 @@ class Summarizer:
             )  # fmt: skip
         return await self._piece_by_piece(own, evicted, mode)
 
-    async def by_itself(
-        self, entries: Sequence[PreparedMessage], mode: Mode, *, system: str, tools: Sequence[ToolSchema]
-    ) -> SummaryResult:
+    async def by_itself(self, entries: Sequence[PreparedMessage], mode: Mode, frame: PromptFrame) -> SummaryResult:
         """The agent's own summary of what it sees, asked with its own instructions and tools. Raises ModelError."""
-        choice = self._agent.model
-        asked = self._prepared(Role.user, self._prompt(mode))
-        return await self._ask(choice, system, (*entries, asked), tools=tools, tool_choice="none" if tools else "auto")
+        choice, tools = self._agent.model, frame.tools
+        asked = self._prepared(Role.user, self._within_limit(self._prompt(mode)))
+        prompt = Request(
+            model="",
+            system=frame.system,
+            messages=(*entries, asked),
+            tools=tools,
+            tool_choice="none" if tools else "auto",
+            user=self._agent.id,
+        )
+        return await self._ask(choice, prompt, frame.weight)
 
     async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
         lines, prompt = list(transcript(evicted)), self._prompt(mode)
@@ -87,7 +102,7 @@ class Summarizer:
         told = SummaryResult("", choice.handle)
         for part in parts:
             before = default_instructions.SUMMARY_SO_FAR.format(summary=told.text) if told.text else ""
-            asked = default_instructions.SUMMARY_TRANSCRIPT.format(before=before, transcript=part)
+            asked = self._within_limit(default_instructions.SUMMARY_TRANSCRIPT.format(before=before, transcript=part))
             if self._settings.acknowledged:
                 system, first = "", (prompt, default_instructions.SUMMARY_ACKNOWLEDGED)
             else:
@@ -95,36 +110,57 @@ class Summarizer:
             opening = tuple(
                 self._prepared(role, text) for role, text in zip((Role.user, Role.assistant), first, strict=False)
             )
-            found = await self._ask(choice, system, (*opening, self._prepared(Role.user, asked)))
+            request = Request(model="", system=system, messages=(*opening, self._prepared(Role.user, asked)))
+            found = await self._ask(choice, request, byte_length(system))
             told = replace(found, usage=told.usage + found.usage)
         return told
 
-    async def _ask(
-        self, choice: ModelChoice, system: str, messages: Sequence[PreparedMessage], **tools: Any
-    ) -> SummaryResult:
+    async def _ask(self, choice: ModelChoice, prompt: Request, frame_weight: int) -> SummaryResult:
+        """Asks with a prompt, whose instructions and tools have this weight. A model that has only thought so far is
+        asked once more, with room for its thoughts."""
+        await self._models.load(choice.handle)
+        info = self._models.known(choice.handle)
+        reply = await self._call(choice, prompt, frame_weight, thinks=info is not None and info.reasoning)
+        usage, text = reply.usage, _text(reply)
+        if not text and reply.finish_reason == "length":
+            reply = await self._call(choice, prompt, frame_weight, thinks=True)
+            usage, text = usage + reply.usage, _text(reply)
+        if not text:
+            raise ModelError(ModelFault.malformed, f"{choice.handle} returned no summary.")
+        if reply.finish_reason == "length":
+            text = f"{text}\n{ENDS_HERE}"
+        return SummaryResult(text, reply.answered_by or choice.handle, usage)
+
+    async def _call(self, choice: ModelChoice, prompt: Request, frame_weight: int, *, thinks: bool) -> Reply:
         try:
             provider, model = self._models.provider(choice.handle)
         except CallerError as error:
             raise ModelError(ModelFault.bad_request, str(error)) from error
-        request = Request(
+        request = replace(
+            prompt,
             model=model,
-            system=system,
-            messages=messages,
-            max_tokens=choice.max_tokens,
+            max_tokens=self._output_tokens(choice, prompt, frame_weight, thinks=thinks),
             temperature=choice.temperature,
-            user=self._agent.id if tools else None,  # a transcript is not the agent speaking
             options=_without_forms(choice.settings),
             consumer=self._agent.consumer,
-            **tools,
         )
-        reply = await complete(provider, request, handle=choice.handle)
-        text = "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip()
-        if not text:
-            raise ModelError(ModelFault.malformed, f"{choice.handle} returned no summary.")
-        return SummaryResult(text, reply.answered_by or choice.handle, reply.usage)
+        return await complete(provider, request, handle=choice.handle)
 
-    def _choice(self, handle: str) -> ModelChoice:
+    def _output_tokens(self, choice: ModelChoice, prompt: Request, frame_weight: int, *, thinks: bool) -> int:
+        """What a call may write: the summary and thoughts, within the model's own limit and what its window leaves."""
+        info = self._models.known(choice.handle)
+        window = max(choice.context_window, info.context_window if info else 0)  # an agent's own may be set lower
+        asked = frame_weight + sum(weight(prepared.message) for prepared in prompt.messages)
+        wanted = self._limit.tokens + (_THINKING_TOKENS if thinks else 0)
+        left = window - asked // _PIECE_BYTES_PER_TOKEN
+        return min(wanted, max(left, _OUTPUT_TOKENS_MIN), choice.max_tokens or wanted)
+
+    def _within_limit(self, asked: str) -> str:
+        return f"{asked}\n{self._limit.request}".rstrip()
+
+    async def _choice(self, handle: str) -> ModelChoice:
         """The chosen model with the settings for summaries over its defaults. Raises ModelError."""
+        await self._models.load(handle)
         info = self._models.known(handle)
         if info is None:
             raise ModelError(ModelFault.bad_request, f"No provider is configured for {handle}.")
@@ -145,6 +181,10 @@ class Summarizer:
         world = self._world
         row = Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),))
         return PreparedMessage(row)
+
+
+def _text(reply: Reply) -> str:
+    return "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip()
 
 
 def _without_forms(settings: Mapping[str, Any]) -> Mapping[str, Any]:

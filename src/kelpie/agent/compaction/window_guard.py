@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from kelpie.agent.compaction.compactor import CompactionResult, Compactor
-from kelpie.agent.compaction.plan import CompactionPlanner, Occasion
+from kelpie.agent.compaction.plan import FULL, CompactionPlanner, Occasion
 from kelpie.agent.events.turn_events import Compacting, MessageCommitted
 from kelpie.agent.events.turn_sink import TurnSink
 from kelpie.agent.journal.commits import JournalPosition
@@ -29,7 +29,6 @@ from kelpie.llm.provider.interface import PreparedMessage
 from kelpie.llm.routing.models import Models
 from kelpie.world.world import World
 
-FULL = 0.9  # of the window
 REFUSALS_MAX = 3  # by the provider, of one step's prompt
 _SHOWN_MIN = 4_000  # bytes of history, however little the estimate leaves for it
 
@@ -86,7 +85,9 @@ class WindowGuard:
                 raise WindowOverflow
         most = fitting(window, context, beside)
         self._shown = beside + min(context.weight, most)
-        return [*context.within(most), *new]
+        shown = context.within(most)
+        shown += new
+        return shown
 
     def counted(self, usage: Usage) -> None:
         """A step got its reply: the real size of its prompt is known."""
@@ -144,13 +145,14 @@ class WindowGuard:
         if plan is None:
             return None
         record = await sink.enclose(None) if emits else None
+        reads = self._live.usage_reads
         compacted = await Compactor(self._world, self._conversation).carry_out(
             position, context, occasion, plan, record
         )
         if compacted is not None:
-            record_usage(self._live, compacted.step)
+            record_usage(self._live, reads, compacted.step)
         if compacted is not None and emits:
-            sink.sealed(ended=False)
+            sink.sealed(ended=False, input_stored=False)
             sink.emit(MessageCommitted(compacted.row))
         return compacted
 

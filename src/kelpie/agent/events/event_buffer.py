@@ -38,6 +38,7 @@ class TurnStream:
         self._opened = False
         self._ended = False
         self._left = False
+        self._input_stored = False
         self._emitted: list[TurnEvent] = []
         self._emitted_size = 0
         self._joined: list[TurnStream] = []
@@ -47,7 +48,9 @@ class TurnStream:
         self._joined = [joined for joined in self._joined if not joined._left]
         if len(self._joined) >= JOINED_MAX:
             raise Overloaded(
-                f"Too many clients ({JOINED_MAX}) are following {self.run_id}; close one of them first.", RETRY_AFTER_S
+                "followers_full",
+                f"Too many clients ({JOINED_MAX}) are following {self.run_id}; close one of them first.",
+                RETRY_AFTER_S,
             )
         joined = TurnStream(self.run_id)
         joined.cancellation = self.cancellation
@@ -75,12 +78,13 @@ class TurnStream:
     async def enclose(self, context_tokens: int | None) -> None:
         """Nothing: events in memory need no part in a commit."""
 
-    def sealed(self, *, ended: bool) -> None:
-        """Nothing: the events of the commit follow one by one."""
+    def sealed(self, *, ended: bool, input_stored: bool = True) -> None:
+        """Only notes that the input is stored: the events of the commit follow one by one."""
+        self._input_stored = self._input_stored or input_stored
 
     def break_off(self, error: KelpieError) -> None:
         """Emits the end of a turn that could not be stored to its end."""
-        self.emit(TurnEnded(self.run_id, StopReason.error, Usage(), 0, None, error))
+        self.emit(TurnEnded(self.run_id, StopReason.error, Usage(), 0, None, error, input_stored=self._input_stored))
 
     def _emit_to_joined(self, event: TurnEvent) -> None:
         for joined in self._joined:

@@ -14,6 +14,7 @@ from kelpie.agent.events.turn_events import (
     StepAbandoned,
     StreamCut,
     ThoughtDelta,
+    ToolProgress,
     TurnEnded,
     TurnEvent,
 )
@@ -47,6 +48,10 @@ def to_json(event: TurnEvent) -> dict[str, Any]:
             facts = {"trigger": event.trigger, "tokens": event.tokens, "window": event.window}
             head = {"run_id": event.run_id, "event_id": event.event_id, "at": event.at, "step_id": event.step_id}
             return {"kind": "compacting", **head, **facts}
+        case ToolProgress():
+            facts = {"call_id": event.call_id, "name": event.name, "done": event.done, "total": event.total}
+            head = {"run_id": event.run_id, "step_id": event.step_id, "at": event.at}
+            return {"kind": "progress", **head, **facts, "message": event.message}
         case StreamCut():
             return {"kind": "cut", "run_id": event.run_id}
         case _:
@@ -86,6 +91,17 @@ def from_json(data: Mapping[str, Any]) -> TurnEvent:
             return StepAbandoned(MessageId(data["message_id"]), StepId(data["step_id"]), data["at"])
         case "compacting":
             return _compacting(data)
+        case "progress":
+            return ToolProgress(
+                RunId(data["run_id"]),
+                StepId(data["step_id"]),
+                data["at"],
+                data["call_id"],
+                data["name"],
+                data["done"],
+                data["total"],
+                data["message"],
+            )
         case "cut":
             return StreamCut(RunId(data["run_id"]))
         case "ended":

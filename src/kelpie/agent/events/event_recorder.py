@@ -116,7 +116,7 @@ class StoredTurnStream:
         cut = self._cut and not self._events
         return EventRecord(self._segment, self._first, tuple(self._events), context_tokens, cut)
 
-    def sealed(self, *, ended: bool) -> None:
+    def sealed(self, *, ended: bool, input_stored: bool = True) -> None:
         """The commit is in, and with it all events before it; with `ended` the stored stream has its end."""
         self._ended = ended
         self._events.clear()

@@ -94,6 +94,7 @@ class TurnEnded:
     detail: str | None = None  # Kelpie's own reason, where the wire has no word for it
     run_ids: tuple[RunId, ...] = ()  # of companions that this turn gave something to do
     budget: Mapping[str, Any] | None = None  # that is used up, with what to do about it
+    input_stored: bool = False  # with an error: the input is in the history, and must not be sent again
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,20 @@ class StepAbandoned:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """How far a running tool call has come, as its tool says."""
+
+    run_id: RunId
+    step_id: StepId
+    at: Micros
+    call_id: str
+    name: str
+    done: float
+    total: float | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StreamCut:
     """The stream of a background run grew over its bound and ends here; the run continues without it."""
 
@@ -129,6 +144,7 @@ TurnEvent = (
     | TurnEnded
     | Lagged
     | StepAbandoned
+    | ToolProgress
     | StreamCut
 )
 

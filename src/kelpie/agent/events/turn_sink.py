@@ -27,6 +27,7 @@ class TurnSink(Protocol):
         """The events that the next commit must store; None when it need not store any."""
         ...
 
-    def sealed(self, *, ended: bool) -> None:
-        """The commit is done, and with it what it stored of the stream; `ended` when it ended the turn."""
+    def sealed(self, *, ended: bool, input_stored: bool = True) -> None:
+        """The commit is done, and with it what it stored of the stream; `ended` when it ended the turn, `input_stored`
+        when the input of the turn is in the history with it."""
         ...

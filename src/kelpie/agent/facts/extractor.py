@@ -101,7 +101,7 @@ class FactExtractor:
         if piece is None:
             return
         resting = None if self._pauses.until(piece.agent) is None else "The agent is paused."
-        if (hindered := resting or piece.hindered) is not None:
+        if (hindered := resting or piece.hindered or await self._unpriced(piece.agent)) is not None:
             await self._put_off(state, RESTING_S, hindered)
             return
         if not piece.said:
@@ -115,7 +115,7 @@ class FactExtractor:
         await self._read(state, after, piece.agent, heard)
 
     async def _read(self, state: FactState, after: FactState, agent: Agent, heard: tuple[Message, ...]) -> None:
-        question = Question(self._world, self._models, agent)
+        question = Question(self._world, self._models.of(agent.organization_id), agent)
         try:
             reading = await question.ask(await self._fact_commit.before(agent, heard))
         except ModelError as error:
@@ -174,11 +174,19 @@ class FactExtractor:
             return "The agent has used up its tokens for this hour."
         if budget is None:
             return None
-        handle = (agent.facts.model if agent.facts else None) or agent.model.handle
-        if budget.micros is not None and self._models.prices.of(handle) is None:
-            return f"The price of {handle} is unknown, so the agent's budget cannot be enforced."
         spent = steps.spent_by(tx, agent.id, budget.begins(now))
         return "The agent's budget is used up." if spent.exceeds(budget) else None
+
+    async def _unpriced(self, agent: Agent) -> str | None:
+        """Why the agent's budget in money cannot be enforced; None when it can, or has none. Raises StorageError."""
+        if agent.budget is None or agent.budget.micros is None:
+            return None
+        handle = (agent.facts.model if agent.facts else None) or agent.model.handle
+        models = self._models.of(agent.organization_id)
+        await models.load(handle)
+        if models.prices.of(handle) is not None:
+            return None
+        return f"The price of {handle} is unknown, so the agent's budget cannot be enforced."
 
     async def _put_off(self, state: FactState, seconds: float, error: str | None) -> None:
         until: Micros = self._world.clock.now() + int(seconds * MICROS_PER_SECOND)

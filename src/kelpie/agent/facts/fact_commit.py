@@ -10,6 +10,7 @@ from kelpie.agent.journal.message_rows import answered_by, named_after, step_rec
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.messages import Message
 from kelpie.core.conversations.runs import Run, RunStatus, Step, StepStatus, StopReason
+from kelpie.core.dates import dates
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import FactId, RunId, StepId
 from kelpie.core.memory.fact_timeline import StatedFact
@@ -19,7 +20,6 @@ from kelpie.memory.embeddings import Embeddings
 from kelpie.search import vector_rows
 from kelpie.storage.conversations import fact_progress
 from kelpie.storage.memory import entities, facts
-from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 

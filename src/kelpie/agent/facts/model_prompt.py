@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from kelpie.agent.prompt.transcript import clipped
 from kelpie.core.conversations.messages import Message, Role
+from kelpie.core.dates import dates
 from kelpie.core.memory.facts import Fact
-from kelpie.tools.dates import dates
 
 MESSAGE_CHARS_MAX = 8_000
 KNOWN_CHARS_MAX = 200

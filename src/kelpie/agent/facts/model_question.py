@@ -9,6 +9,7 @@ from kelpie.agent.facts import model_answer, model_prompt
 from kelpie.agent.facts.model_answer import ExtractedFacts, UnreadableAnswer
 from kelpie.core.agents.agent import Agent, ModelChoice
 from kelpie.core.conversations.messages import Message, Role, Text
+from kelpie.core.dates import dates
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId
 from kelpie.core.memory.facts import Fact
@@ -16,7 +17,6 @@ from kelpie.core.time import Micros
 from kelpie.llm.provider.completion import complete
 from kelpie.llm.provider.interface import PreparedMessage, Reply, Request
 from kelpie.llm.routing.models import Models
-from kelpie.tools.dates import dates
 from kelpie.world.world import World
 
 ASK_S = 180.0
@@ -67,7 +67,7 @@ class Question:
 
     async def ask(self, material: Material) -> Reading:
         """Raises ModelError when there is no answer, Unusable when there is one that cannot be read."""
-        choice = self._choice()
+        choice = await self._choice()
         zone = dates.zone_of(self._agent.timezone)
         talk = [self._prepared(Role.user, model_prompt.asked(material.said, material.known, zone))]
         calls: list[Call] = []
@@ -88,10 +88,11 @@ class Question:
                 talk += [self._prepared(Role.assistant, text or "(nothing)"), self._prepared(Role.user, again)]
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def _choice(self) -> ModelChoice:
+    async def _choice(self) -> ModelChoice:
         """The agent's own model with its settings, or the one that was named for this. Raises ModelError."""
         own, settings = self._agent.model, self._agent.facts
         handle = settings.model if settings is not None and settings.model is not None else own.handle
+        await self._models.load(handle)
         info = self._models.known(handle)
         if info is None:
             raise ModelError(ModelFault.bad_request, f"No provider is configured for {handle}.")

@@ -45,6 +45,7 @@ async def prepare(
         return loaded_agent.load_thread(tx, agent_id, send.conversation)
 
     loaded = await world.database.read(read)
+    await models.open()
     agent = LiveConversation(send.conversation, loaded, chooser(models, settings.context_window)).agent
     handle = agent.model.handle
     if send.override_model is not None:

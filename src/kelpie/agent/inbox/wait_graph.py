@@ -63,6 +63,7 @@ class WaitGraph:
         others = [each for each in waiting if each != passport and each.expires_at > now]
         if len(others) >= max(1, slots_of(level, self._places) - 1) or self._all_wait(passport, level, others):
             raise Overloaded(
+                "code_waiting_full",
                 "Too much tool code is already waiting for answers from agents, so the message was not sent. Try "
                 "again later, or send a message that needs no answer.",
                 RETRY_S,

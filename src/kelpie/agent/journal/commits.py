@@ -5,7 +5,7 @@ looked up by its number instead of being written twice.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from kelpie.accounts.quotas import Quotas
@@ -37,8 +37,12 @@ class JournalPosition:
         """True if a step of the turn is in the history already; its first commit only opens it."""
         return self.number > 1
 
+    def with_run(self, run: Run) -> "JournalPosition":
+        """The same position with another state of its run."""
+        return JournalPosition(self.claim, run, self.number, self.conversation)
+
     def after(self, run: Run) -> "JournalPosition":
-        return replace(self, run=run, number=self.number + 1)
+        return JournalPosition(self.claim, run, self.number + 1, self.conversation)
 
 
 async def commit(

@@ -91,6 +91,7 @@ class StepEntry:
     waited: PendingCalls | None = None  # what the conversation waited for until this commit
     waits: PendingCalls | None = None  # what it waits for after this commit, which ends the turn
     events: EventRecord | None = None  # of a background run: the events that its stream stores with this commit
+    asks: Message | None = None  # a request that follows the results: calls that go on once a person has answered
 
 
 def reply_entry(frame: EntryFrame, rows: tuple[Message, ...], model: ModelRecord) -> StepEntry:
@@ -119,6 +120,13 @@ def result_entry(
 ) -> StepEntry:
     """Results of some calls of a reply; with the last of them the ending."""
     return StepEntry("result", frame, calls=calls, left=left, ending=ending)
+
+
+def question_entry(
+    frame: EntryFrame, calls: tuple[CallToAnswer, ...], ending: TurnEnding, asks: Message, waits: PendingCalls
+) -> StepEntry:
+    """The last results of a reply, some of which are questions to a person; the turn ends until they are answered."""
+    return StepEntry("result", frame, calls=calls, ending=ending, waits=waits, asks=asks)
 
 
 def partial_answers_entry(

@@ -60,6 +60,8 @@ def _write(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: Step
         ran = [each.planned.parsed.call.name for each in entry.calls if not isinstance(each.planned, AnsweredCall)]
         rows.append(tool_row(run, frame.tool_row_id, frame.step_id, tuple(answered), frame.at, ran))
     decision = _decide(loaded, entry, rows) if ends_turn is None else Decision(StopReason.end_turn, detail=ends_turn)
+    if entry.asks is not None:
+        rows.append(entry.asks)
     if decision.nudge is not None:
         rows.append(nudge_row(run, frame.nudge_id, frame.step_id, decision.nudge, frame.at))
     if frame.group_id is not None:
@@ -150,7 +152,8 @@ def _last_results(tx: Tx, run: Run, entry: StepEntry) -> tuple[Message, ...]:
 
 
 def _recall(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: StepEntry) -> CommitResult:
-    ids = [*(row.id for row in entry.rows), entry.frame.tool_row_id, entry.frame.nudge_id]
+    asked = () if entry.asks is None else (entry.asks.id,)
+    ids = [*(row.id for row in entry.rows), entry.frame.tool_row_id, *asked, entry.frame.nudge_id]
     run = runs.get(tx, position.run.id)
     stop = None if run.status in UNFINISHED else run.stop_reason
     # The agents it touched and whether it cleared the context are unknown. After a commit of unknown outcome all agents

@@ -37,6 +37,7 @@ from kelpie.llm.routing.models import Models
 from kelpie.storage.agents.ownership_fence import Claim
 
 _DAY = 24 * 3600 * MICROS_PER_SECOND
+_SNAPSHOT_BYTES = 32 * 1024  # of settings, tools and prompt
 IDLE_LANES_MAX = 8  # conversations that are kept without being in use, beside the default one
 
 Choose = Callable[[Agent, Conversation], Agent]
@@ -69,6 +70,12 @@ class LiveConversation:
     _agent: tuple[AgentSnapshot, Agent] | None = None
     _frame: tuple[AgentSnapshot, Micros, PromptFrame] | None = None
     _permissions: tuple[AgentSnapshot, Policy, EffectivePermissions] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory that it takes."""
+        blocks = sum(len(block.value) for block in (*self.loaded.blocks, *self.loaded.hidden))
+        return _SNAPSHOT_BYTES + 2 * blocks + (self.context.bytes if self.context else 0)
 
     def forget(self) -> None:
         """Invalidates everything, the history included: it is read again."""
@@ -184,6 +191,7 @@ class LiveAgent:
     )  # by the time since when; if it has a budget
     calls_used: tuple[Micros, QuotaUse] | None = None  # by its tool calls since then; if they are limited
     recorded: int = 0  # how often steps and calls were committed, so that a reading before that is known to be old
+    usage_reads: int = 0  # how often spending or usage was read, so that a commit knows of a reading meanwhile
     _others: OrderedDict[str, LiveConversation] = field(
         default_factory=OrderedDict[str, LiveConversation]
     )  # the longest unused first
@@ -191,6 +199,11 @@ class LiveAgent:
     @property
     def agent(self) -> Agent:
         return self.main.loaded.agent
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory: mostly that of the contexts."""
+        return sum(each.bytes for each in self.conversations())
 
     def conversations(self) -> Iterator[LiveConversation]:
         yield self.main
@@ -254,7 +267,7 @@ def chooser(models: Models, window_max: int) -> Choose:
         if not changes:
             return agent
         handle = conversation.model or agent.model.handle
-        info = models.known(handle)
+        info = models.of(agent.organization_id).known(handle)
         if info is None:  # its provider is gone; a turn says so
             return replace(agent, model=replace(agent.model, handle=handle))
         return replace(agent, model=agent_changes.new_model(agent, info, changes, window_max))

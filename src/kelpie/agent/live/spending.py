@@ -96,6 +96,7 @@ async def _spent(database: Database, live: LiveAgent, since: Micros) -> SpentAmo
             if len(live.spent) >= PERIODS_MAX:
                 live.spent.clear()
             live.spent[since] = found
+            live.usage_reads += 1
     raise StorageBusy(f"The spending of {agent_id} kept changing while it was read. Send the message again.")
 
 
@@ -109,13 +110,20 @@ async def calls_used(database: Database, live: LiveAgent, now: Micros) -> QuotaU
         found = await database.read(lambda tx: tool_calls.used_by(tx, agent_id, since))
         if live.recorded == recorded:
             live.calls_used = (since, found)
+            live.usage_reads += 1
     raise StorageBusy(f"The tool usage of {agent_id} kept changing while it was read. Send the message again.")
 
 
-def record_usage(live: LiveAgent, step: Step | None, calls: Sequence[CallRecord] | None = ()) -> None:
+def record_usage(
+    live: LiveAgent, reads_before: int, step: Step | None, calls: Sequence[CallRecord] | None = ()
+) -> None:
     """Counts a step and calls whose commit has returned; None means that the calls are not known: all are read
-    again."""
-    if calls is None:
+    again.
+
+    `reads_before` is `live.usage_reads` from before the commit. Usage that another lane has read since may contain the
+    commit or not, so it is read again too: counted twice, it would stop the agent early.
+    """
+    if calls is None or live.usage_reads != reads_before:
         live.invalidate_usage()
     if step is None and not calls:
         return

@@ -6,6 +6,7 @@ import importlib
 from functools import partial
 
 from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.observe import logs
 from kelpie.search import scope_removal
@@ -17,6 +18,7 @@ from kelpie.storage.memory import working_memory
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs import journal_keys, tool_calls
+from kelpie.world.long_writes import write_all, write_piece
 from kelpie.world.world import World
 
 PRUNE_EVERY_S = 600.0
@@ -30,8 +32,16 @@ _log = logs.get("app")
 
 
 class Cleanup:
-    def __init__(self, world: World, stream_kept_s: float, piece_size: PieceSize, disk: DiskUsage) -> None:
+    def __init__(
+        self,
+        world: World,
+        stream_kept_s: float,
+        piece_size: PieceSize,
+        disk: DiskUsage,
+        staged: StagedAgents | None = None,
+    ) -> None:
         self._world = world
+        self._staged = staged or StagedAgents()
         self._piece_size = piece_size
         self._disk = disk
         self._stream_kept_s = stream_kept_s
@@ -43,13 +53,14 @@ class Cleanup:
 
         Raises StorageError.
         """
-        database = self._world.database
-        while await database.read(archive_removal.needs_cleanup):
-            await database.transact(archive_removal.clean_up)
-        while await database.read(agent_removal.needs_cleanup):
-            await database.transact(partial(agent_removal.clean_up, rows=self._piece_size.rows))
-        while await database.read(scope_removal.needs_cleanup):
-            await database.transact(scope_removal.clean_up)
+        database, rows = self._world.database, self._piece_size.rows
+        await write_all(database, archive_removal.needs_cleanup, partial(archive_removal.clean_up, rows=rows))
+        await write_all(
+            database,
+            lambda tx: agent_removal.needs_cleanup(tx, self._staged.ids),
+            lambda tx: agent_removal.clean_up(tx, rows, self._staged.ids),
+        )
+        await write_all(database, scope_removal.needs_cleanup, partial(scope_removal.clean_up, rows=rows))
         await self._put_in_order()
         await self._drop_lapsed()
         await self._drop_streams()
@@ -71,21 +82,23 @@ class Cleanup:
         while (found := await database.read(segment_queue.next_scope)) is not None:
             kind, scope = found
             sealing = importlib.import_module("kelpie.search.text.segment_merge")  # it needs numpy
-            while await database.transact(partial(sealing.seal, kind=kind, scope=scope)):
+            while await write_piece(database, partial(sealing.seal, kind=kind, scope=scope)):
                 pass
             while (merged := await database.read(partial(sealing.merge, kind=kind, scope=scope))) is not None:
-                await database.transact(partial(sealing.replace, merged=merged))
+                await write_piece(database, partial(sealing.replace, merged=merged))
             await database.transact(partial(segment_queue.done, kind=kind, scope=scope))
 
     async def _drop_lapsed(self) -> None:
         database, now = self._world.database, self._world.clock.now()
-        while await database.read(partial(working_memory.needs_cleanup, now=now)):
-            await database.transact(partial(working_memory.clean_up, now=now))
+        await write_all(
+            database, partial(working_memory.needs_cleanup, now=now), partial(working_memory.clean_up, now=now)
+        )
 
     async def _drop_streams(self) -> None:
         database, before = self._world.database, self._world.clock.now() - int(self._stream_kept_s * MICROS_PER_SECOND)
-        while await database.read(partial(run_events.needs_cleanup, before=before)):
-            await database.transact(partial(run_events.clean_up, before=before))
+        await write_all(
+            database, partial(run_events.needs_cleanup, before=before), partial(run_events.clean_up, before=before)
+        )
 
     async def _drop_workspaces(self) -> None:
         """Files are no part of the commit that deletes their agent, so they are looked for afterwards."""
@@ -106,10 +119,13 @@ class Cleanup:
     async def _prune_journal(self) -> None:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT
         while old := await database.read(lambda tx: journal_keys.old_turns(tx, before, PRUNE_PIECE)):
-            await database.transact(partial(journal_keys.remove, turns=old))
+            await write_piece(database, partial(journal_keys.remove, turns=old))
 
     async def _prune_calls(self) -> None:
         """The calls of a run go with it; these were made by hand."""
         database, before = self._world.database, self._world.clock.now() - BY_HAND_KEPT
-        while await database.read(partial(tool_calls.has_manual_calls, until=before)):
-            await database.transact(partial(tool_calls.delete_manual_calls, until=before, most=PRUNE_PIECE))
+        await write_all(
+            database,
+            partial(tool_calls.has_manual_calls, until=before),
+            partial(tool_calls.delete_manual_calls, until=before, most=PRUNE_PIECE),
+        )

@@ -23,7 +23,7 @@ from kelpie.agent.maintenance.restore_plan import (
 )
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import CallerError, CommitUnknown, Conflict, KelpieError, NotFound, StorageError
-from kelpie.core.ids import AgentId, OrganizationId, UserId
+from kelpie.core.ids import AgentId, ConversationId, OrganizationId, UserId
 from kelpie.core.memory.checkpoint_pieces import joined
 from kelpie.core.memory.checkpoints import RestoreResult, sections
 from kelpie.core.time import Micros
@@ -33,12 +33,13 @@ from kelpie.storage.checkpoints import authors as checkpoint_authors
 from kelpie.storage.checkpoints import changes
 from kelpie.storage.checkpoints.blocks import Target
 from kelpie.storage.checkpoints.changes import PART_BYTES, MemoryChange
-from kelpie.storage.checkpoints.pieces import one
-from kelpie.storage.checkpoints.recall import history_pieces
-from kelpie.storage.conversations import messages
+from kelpie.storage.checkpoints.pieces import each_part, one
+from kelpie.storage.checkpoints.recall import WRITTEN, history_pieces
+from kelpie.storage.conversations import conversations, messages
 from kelpie.storage.conversations.message_rows import message_from_json, message_to_json
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
+from kelpie.world.long_writes import write_piece
 from kelpie.world.world import World
 
 RETRIES_S = (0.2, 0.5, 1.0, 2.0)
@@ -168,7 +169,7 @@ class MemoryChanges:
         try:
             for number, start in enumerate(range(0, len(document), PART_BYTES)):
                 part = document[start : start + PART_BYTES]
-                await database.transact(partial(changes.add_part, agent_id=agent_id, number=number, data=part))
+                await write_piece(database, partial(changes.add_part, agent_id=agent_id, number=number, data=part))
         except KelpieError:
             await self._clear(change)
             raise
@@ -207,7 +208,7 @@ class MemoryChanges:
                 return None
             touched = [agent_id]
             for piece in planned.pieces:
-                touched += await database.transact(piece.run)
+                touched += await write_piece(database, piece.run)
         except NotFound:  # deleted meanwhile
             return None
         except CallerError as error:  # an id was taken by another organization since it was decided
@@ -228,7 +229,7 @@ class MemoryChanges:
         """Opens the gate and deletes the document. What fails here is dropped in the next round."""
         self._gate.release(change.organization, change.agent_id)
         try:
-            while not await self._database.transact(partial(changes.drop_parts, agent_id=change.agent_id)):
+            while not await write_piece(self._database, partial(changes.drop_parts, agent_id=change.agent_id)):
                 pass
             await self._database.transact(partial(changes.end, agent_id=change.agent_id))
         except StorageError as error:
@@ -264,13 +265,22 @@ def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites | None:
         checkpoint_authors.replace_foreign(tx, memory, change.organization, UserId(request["user"]))
         return plan_writes(tx, target, read_plan(memory, agent_id))
     first = [message_from_json(each) for each in request["first"]]
-    return PlannedWrites(
-        RestoreResult(), [*history_pieces(tx, agent_id), one(partial(begin_history, agent_id=agent_id, first=first))]
+    begin = one(partial(begin_history, agent_id=agent_id, first=first))
+    others = each_part(
+        conversations.live_of_agent(tx, agent_id),
+        WRITTEN,
+        lambda tx, some: begin_conversations(tx, agent_id, some, first),
     )
+    return PlannedWrites(RestoreResult(), [*history_pieces(tx, agent_id), begin, *others])
 
 
 def begin_history(tx: Tx, agent_id: AgentId, first: Sequence[Message]) -> None:
-    """Makes these the whole history of an agent."""
+    """Makes these the whole history of an agent; the caller begins its other conversations anew."""
     loaded = loaded_agent.load(tx, agents.get(tx, agent_id))
     messages.remove_all(tx, agent_id)
     first_messages.write(tx, loaded, tuple(first))
+
+
+def begin_conversations(tx: Tx, agent_id: AgentId, emptied: Sequence[ConversationId], first: Sequence[Message]) -> None:
+    """Gives conversations that were emptied with the agent's history their instructions again."""
+    first_messages.write_instructions(tx, agents.get(tx, agent_id), emptied, first[0])

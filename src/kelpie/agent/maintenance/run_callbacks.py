@@ -27,7 +27,7 @@ from kelpie.world.world import World
 TIMEOUT_S = 5.0
 AT_ONCE = 8
 EACH, MOST = 32, 1024  # due callbacks in memory: of one organization, and of all
-LIMITS = SlotLimits("callback slot", AT_ONCE, waiting_max=MOST, wait_s=24 * 3600.0)
+LIMITS = SlotLimits("callbacks_full", "callback slot", AT_ONCE, waiting_max=MOST, wait_s=24 * 3600.0)
 REST = 4.0  # the next look at the database comes after so many times as long as the last one took
 LOOK_S = 5.0  # longest delay for a due callback without a notification
 WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0)  # after each try that failed; then it is given up

@@ -34,7 +34,9 @@ class RunningChats:
             raise Conflict(f"{group.id} is still processing another message. Send it again when that has finished.")
         if len(self._running) >= MEETINGS_MAX:
             raise Overloaded(
-                f"{MEETINGS_MAX} groups are already processing messages. Send it again later.", RETRY_AFTER_S
+                "group_chats_full",
+                f"{MEETINGS_MAX} groups are already processing messages. Send it again later.",
+                RETRY_AFTER_S,
             )
         listener = Listener(group.id)
         chat = GroupChat(sending, group, members, leader, send, listener)
@@ -58,7 +60,9 @@ async def _run(chat: GroupChat) -> None:
     except asyncio.CancelledError:
         chat.close(
             StopReason.error,
-            Overloaded("The server is shutting down. Send it again when the server is back.", RETRY_AFTER_S),
+            Overloaded(
+                "agents_stopping", "The server is shutting down. Send it again when the server is back.", RETRY_AFTER_S
+            ),
         )
         raise
     except KelpieError as error:

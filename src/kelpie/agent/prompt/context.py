@@ -17,10 +17,11 @@ from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.token_estimates import BYTES_PER_TOKEN, tokens_in
-from kelpie.llm.provider.interface import PreparedMessage
+from kelpie.llm.provider.interface import EncodedBeginning, PreparedHistory, PreparedMessage
 from kelpie.storage.conversations import approvals, contexts
 from kelpie.world.database import Tx
 
+ENTRY_BYTES = 1_200  # of the objects of one message, beside its text; measured
 CONTEXT_ROWS_MAX = 5_000  # of one conversation; twice as many before the older half is let go
 PAGE_ROWS = 500
 _WINDOWS_READ = 4  # how many windows full of history are read at most
@@ -30,7 +31,7 @@ _RESULT_CHARS_MIN = 1_000
 
 
 class Context:
-    __slots__ = ("_weights", "damaged", "entries", "pending", "scale")
+    __slots__ = ("_encoded", "_pictures", "_weights", "damaged", "entries", "pending", "scale")
 
     def __init__(
         self, entries: Sequence[PreparedMessage], pending: PendingCalls | None = None, scale: float = 1.0
@@ -40,6 +41,8 @@ class Context:
         self.damaged = False  # the stored rows had to be repaired for the prompt
         self.scale = scale  # tokens as the provider counts them, to one that is estimated
         self._weights: list[int] = []  # of the entries up to and with each
+        self._encoded: dict[str, EncodedBeginning] = {}  # the entries as they were last sent, by wire format
+        self._pictures = 0  # of all entries
         self._add(entries)
 
     def extend(self, new: Sequence[Message], spec: TypeSpec) -> None:
@@ -49,6 +52,7 @@ class Context:
 
     def _add(self, entries: Sequence[PreparedMessage]) -> None:
         self.entries += entries
+        self._pictures += sum(entry.pictures for entry in entries)
         sums = accumulate((weight(entry.message) for entry in entries), initial=self.weight)
         self._weights += islice(sums, 1, None)
 
@@ -57,8 +61,14 @@ class Context:
         later = range(len(self.entries) - CONTEXT_ROWS_MAX, len(self.entries))
         start = next((i for i in later if self.entries[i].message.role is Role.user), later[0])
         kept = self.entries[start:]
-        self.entries, self._weights = [], []
+        self.entries, self._weights, self._encoded, self._pictures = [], [], {}, 0
         self._add(kept)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory of the entries, and of what is kept of them as they were sent."""
+        sent = sum(len(each.closed) for each in self._encoded.values())
+        return len(self.entries) * ENTRY_BYTES + 2 * self.weight + sent
 
     @property
     def weight(self) -> int:
@@ -88,7 +98,7 @@ class Context:
         However little fits, the user's last message and what followed it are there; long results lose their middle.
         """
         if self.weight <= weight_max:
-            return self.entries[:]
+            return self.entries[:] if self._pictures else PreparedHistory(self.entries, self._encoded)
         first = bisect_left(self._weights, self.weight - weight_max) + 1
         later, earlier = range(first, len(self.entries)), range(first - 1, -1, -1)
         start = next((i for i in chain(later, earlier) if self.entries[i].message.role is Role.user), 0)

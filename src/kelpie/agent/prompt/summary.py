@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 
 from kelpie.agent.prompt.rendering import read_object, shown_time
-from kelpie.core.agents.compaction_settings import CompactionStats
+from kelpie.agent.prompt.wellformed_history import FRAME_WEIGHT
+from kelpie.core.agents.compaction_settings import CompactionStats, Trigger
 from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import MessageId
@@ -32,19 +33,21 @@ def summary_row(
     run: Run, row_id: MessageId, text: str, stats: CompactionStats | None, at: Micros, otid: str | None
 ) -> Message:
     """The row for a summary; one outside a turn belongs to no run."""
-    packed: dict[str, Any] = {"type": ALERT, "message": f"{NOTE}\n{text}", "time": shown_time(at)}
-    if stats is not None:
-        packed["compaction_stats"] = stats.to_json()
     return Message(
         id=row_id,
         agent_id=run.agent_id,
         role=Role.summary,
         created_at=at,
-        content=(Text(orjson.dumps(packed, option=orjson.OPT_INDENT_2).decode()),),
+        content=(Text(_packed(text, stats, at).decode()),),
         conversation_id=run.conversation_id,
         otid=otid,
         run_id=run.id if otid is not None else None,
     )
+
+
+def summary_weight(text: str) -> int:
+    """Weight of a summary row with this text: what it takes in a prompt, with the longest figures it can have."""
+    return _EMPTY_WEIGHT + len(orjson.dumps(text)) - len('""')
 
 
 def read_summary(message: Message) -> Summary:
@@ -55,3 +58,14 @@ def read_summary(message: Message) -> Summary:
         return Summary(message.text)
     stats: Any = packed.get("compaction_stats")
     return Summary(told.removeprefix(NOTE).lstrip(), stats if isinstance(stats, dict) else None)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _packed(text: str, stats: CompactionStats | None, at: Micros) -> bytes:
+    packed: dict[str, Any] = {"type": ALERT, "message": f"{NOTE}\n{text}", "time": shown_time(at)}
+    if stats is not None:
+        packed["compaction_stats"] = stats.to_json()
+    return orjson.dumps(packed, option=orjson.OPT_INDENT_2)
+
+
+_LONGEST_STATS = CompactionStats(max(Trigger, key=len).value, *[10**7] * 5)
+_EMPTY_WEIGHT = FRAME_WEIGHT + len(_packed("", _LONGEST_STATS, 0))

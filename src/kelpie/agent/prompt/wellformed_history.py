@@ -22,7 +22,7 @@ from kelpie.core.conversations.messages import (
 from kelpie.core.ids import MessageId
 from kelpie.core.token_estimates import byte_length
 
-_FRAME_WEIGHT = 20  # role, separators
+FRAME_WEIGHT = 20  # role, separators
 _IMAGE_WEIGHT = 6_000  # whatever its bytes: providers count pixels, about 1,500 tokens for a large one
 
 LeftOpen = tuple[Message, tuple[ToolCall, ...]]
@@ -67,7 +67,7 @@ def weight(message: Message) -> int:
     said = sum(_part_weight(part) for part in message.content)
     called = sum(len(call.name) + byte_length(call.arguments) for call in message.tool_calls)
     returned = sum(byte_length(result.text) + len(result.images) * _IMAGE_WEIGHT for result in message.tool_returns)
-    return _FRAME_WEIGHT + said + called + returned
+    return FRAME_WEIGHT + said + called + returned
 
 
 def _part_weight(part: Part) -> int:

@@ -98,8 +98,7 @@ class Agents:
         embedding = await self._embedding(new.embedding or settings.default_embedding)
         new = replace(new, embedding=embedding, timezone=timezone)
         model = await self._model(new)
-        self._check_budget(new.budget, model.handle)
-        new = replace(new, facts=await self._facts(new.facts))
+        new = await self.checked(new, model.handle)
         ids, now = self._world.ids, self._world.clock.now()
         agent_id = ids.new(AgentId)
         made = creation.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
@@ -132,6 +131,12 @@ class Agents:
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
 
         return self.with_status(await self._world.database.transact(write))
+
+    async def checked(self, new: NewAgent, handle: str) -> NewAgent:
+        """The agent with its settings for facts as they are stored. Raises InvalidInput for these or for its budget,
+        and ModelError."""
+        self._check_budget(new.budget, handle)
+        return replace(new, facts=await self._facts(new.facts))
 
     def _sealing(self, secrets: Sequence[Secret]) -> Sealing:
         return Sealing(self._world.keyring, self._world.ids.secret() if secrets else b"")
@@ -237,16 +242,16 @@ class Agents:
 
     async def delete(self, agent_id: AgentId) -> None:
         """Deletes an agent with its history and its companion. A turn that is running is cut off. Raises NotFound."""
-        now = self._world.clock.now()
+        now, rows = self._world.clock.now(), self._piece_size.rows
 
         def write(tx: Tx) -> list[AgentId]:
             row_ownership.agent(tx, self._organization, agent_id)
             gone = [agent_id, *companions.of(tx, agent_id)]
             for one in gone:
-                archive_removal.remove_owned(tx, one)
-                agent_removal.remove(tx, one, now, self._piece_size.rows)
-                scope_removal.discard_scope(tx, "message", one)
-                scope_removal.discard_scope(tx, "fact", one)
+                archive_removal.remove_owned(tx, one, rows)
+                agent_removal.remove(tx, one, now, rows)
+                scope_removal.discard_scope(tx, "message", one, rows)
+                scope_removal.discard_scope(tx, "fact", one, rows)
             return gone
 
         for gone in await self._world.database.transact(write):

@@ -168,10 +168,10 @@ class Conversations:
             shown, _ = block_attachments.seen(tx, found.agent_id, found.id)
             text = system_text(agents.get(tx, found.agent_id), shown, now, found.id)
             if not dry_run:
-                ids = contexts.ids(tx, found.agent_id, found.id)
-                if not ids:
-                    raise Conflict(f"{conversation_id} no longer has any messages. Create a new conversation.")
-                messages.rewrite(tx, ids[0], (Text(text),))
+                system = contexts.instructions(tx, found.agent_id, found.id)
+                if system is None:
+                    raise Conflict(f"{conversation_id} has no system message any more. Create a new conversation.")
+                messages.rewrite(tx, system, (Text(text),))
             return text
 
         database = self._world.database

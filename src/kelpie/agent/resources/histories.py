@@ -1,9 +1,11 @@
 """Histories API: read, empty and repair the histories of agents, and compile their instructions again."""
 
+from collections.abc import Callable
+
 from kelpie.agent.definition import creation, loaded_agent
 from kelpie.agent.journal.history_repair import repair as repair_history
 from kelpie.agent.live.live_agents import LiveAgents
-from kelpie.agent.maintenance.memory_changes import MemoryChanges, begin_history
+from kelpie.agent.maintenance.memory_changes import MemoryChanges, begin_conversations, begin_history
 from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.agent.prompt.rendering import system_text
 from kelpie.agent.resources.agents import Agents
@@ -14,7 +16,8 @@ from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
-from kelpie.storage.conversations import approvals, contexts, messages
+from kelpie.storage.conversations import approvals, contexts, conversations, messages
+from kelpie.storage.conversations.messages import MessageVersion
 from kelpie.storage.runs import unfinished
 from kelpie.storage.views import agents as agent_views
 from kelpie.world.database import Tx
@@ -47,6 +50,17 @@ class Histories:
 
         return await self._world.database.read(read)
 
+    async def message_versions(
+        self, agent_id: AgentId, query: MessageQuery, size_of: Callable[[MessageVersion], int | None]
+    ) -> list[tuple[MessageVersion, Message | None]]:
+        """The same by version, for a caller that keeps messages: those whose sizes it knows are not read."""
+
+        def read(tx: Tx) -> list[tuple[MessageVersion, Message | None]]:
+            row_ownership.agent(tx, self._organization, agent_id)
+            return messages.select_versions(tx, agent_id, query, size_of)
+
+        return await self._world.database.read(read)
+
     async def message(self, message_id: MessageId) -> Message:
         """Raises NotFound."""
 
@@ -64,7 +78,7 @@ class Histories:
 
         def read(tx: Tx) -> tuple[Agent, int]:
             agent = agents.owned(tx, self._organization, agent_id)
-            return agent, messages.count_of_agent(tx, agent_id)
+            return agent, messages.count_of_agent(tx, agent_id) + len(conversations.live_of_agent(tx, agent_id))
 
         agent, count = await self._world.database.read(read)
         now, spec = self._world.clock.now(), spec_of(agent.agent_type)
@@ -84,7 +98,9 @@ class Histories:
 
         def write(tx: Tx) -> AgentView:
             owned(tx)
+            emptied = conversations.live_of_agent(tx, agent_id)
             begin_history(tx, agent_id, first)
+            begin_conversations(tx, agent_id, emptied, first)
             return agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
 
         view = await self._world.database.transact(write)
@@ -99,10 +115,10 @@ class Histories:
             loaded = loaded_agent.load(tx, agents.owned(tx, self._organization, agent_id))
             text = system_text(loaded.agent, loaded.blocks, now)
             if not dry_run:
-                ids = contexts.ids(tx, agent_id)
-                if not ids:
+                system = contexts.instructions(tx, agent_id)
+                if system is None:
                     raise Conflict(f"{agent_id} has no system message. Reset its messages first.")
-                messages.rewrite(tx, ids[0], (Text(text),))
+                messages.rewrite(tx, system, (Text(text),))
             return text
 
         database = self._world.database

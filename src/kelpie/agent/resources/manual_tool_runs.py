@@ -33,6 +33,7 @@ from kelpie.tools.calls.argument_check import check_arguments
 from kelpie.tools.calls.capabilities import subject_of
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.calls.outcome_text import within
+from kelpie.tools.code import run_code_with_tools
 from kelpie.tools.custom.definition import make
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.tools.custom.tool_environment import organization_variables
@@ -84,6 +85,7 @@ class ManualToolRuns:
             block_rules=ours.block_rules,
             tool=name,
             working_memory=ours.working_memory,
+            code_egress=_code_egress(passport),
             quota=bounds.quota,
         )
         clock = ours.world.clock
@@ -123,6 +125,23 @@ class ManualToolRuns:
             checked = check_arguments(tool.json_schema, arguments)
             around = await world.database.read(lambda tx: organization_variables(tx, organization, world.keyring))
             return await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
+
+        return _tried(tool, await outside_of_commits(world.database, work, note), bounds.quota)
+
+    async def run_mcp(self, tool: Tool, arguments: Mapping[str, Any]) -> ManualToolResult:
+        """Runs a tool of an MCP server for no agent. The server checks the arguments."""
+        ours, world = self._dependencies, self._dependencies.world
+        now, organization = world.clock.now(), self._caller.organization_id
+        bounds = await world.database.read(
+            lambda tx: manual_calls.effective_permissions_of(tx, ours.policy, organization, None, now)
+        )
+        note = Note(self._caller, None, tool, now, world.clock.monotonic_ns, world.clock.monotonic_ns())
+        if (refusal := bounds.refusal(subject_of(tool))) is not None:
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal), bounds.quota)
+
+        async def work() -> Outcome:
+            assert ours.mcp_tools is not None, "a server has it"
+            return await ours.mcp_tools.attempt(tool, arguments, bounds.quota.wall_s)
 
         return _tried(tool, await outside_of_commits(world.database, work, note), bounds.quota)
 
@@ -171,6 +190,12 @@ def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
     refuse_endless(passport.chain)
     if approval_matching.needs_approval(agent.tool_rules, tool.name):
         raise ToolError(f"'{tool.name}' needs approval, so code cannot call it. Call the tool directly.")
+
+
+def _code_egress(passport: Passport | None) -> tuple[str, ...] | None:
+    """Hosts to which a call of code may lead: the code's own. A model wrote the code of `run_code_with_tools`, and can
+    make the same call itself."""
+    return None if passport is None or passport.tool == run_code_with_tools.NAME else passport.egress
 
 
 def _tried(tool: Tool, outcome: Outcome, quota: Quota) -> ManualToolResult:

@@ -1,9 +1,12 @@
 """Messages of all agents of an organization: listed, searched, and added from outside."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.messages import Message, MessageQuery, MessageSearch, NewMessage
+from kelpie.core.dates.date_mentions import mentions
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.hybrid_search import HybridSearch, SearchResults
@@ -13,6 +16,8 @@ from kelpie.storage.conversations import message_search, messages
 from kelpie.storage.conversations.message_search import Found
 from kelpie.world.database import Tx
 from kelpie.world.world import World
+
+_UTC = ZoneInfo("UTC")
 
 
 class MessageSearcher:
@@ -25,7 +30,8 @@ class MessageSearcher:
 
     async def search(self, wanted: MessageSearch) -> SearchResults[Found]:
         """The best messages, best first, without words the newest; damaged ones are counted and not shown."""
-        scope = MessageScope(self._organization, wanted)
+        mentioned = mentions(wanted.text, self._world.clock.now(), _UTC) if wanted.mode == "hybrid" else ()
+        scope = MessageScope(self._organization, replace(wanted, mentions=mentioned))
         results = await HybridSearch(self._world.database, self._embeddings).search(scope)
         return results.without(lambda each: each[0].lost)
 

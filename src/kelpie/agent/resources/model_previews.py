@@ -58,6 +58,7 @@ class ModelPreviews:
         Raises NotFound, InvalidInput, ModelError.
         """
         now = self._world.clock.now()
+        await self._models.load()
 
         def read(tx: Tx) -> tuple[LiveConversation, list[PreparedMessage]]:
             lane = self._lane(tx, thread)
@@ -128,6 +129,7 @@ class ModelPreviews:
     async def _choice(self, own: ModelChoice, handle: str | None) -> ModelChoice:
         """The agent's own model, or the one that is named in its place."""
         if handle is None:
+            await self._models.load(own.handle)
             return own
         return creation.choose_model(await self._models.resolve(handle), {}, self._settings.context_window)
 

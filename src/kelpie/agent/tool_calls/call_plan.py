@@ -14,9 +14,11 @@ import orjson
 
 from kelpie.agent.prompt.rendering import HEARTBEAT, THINKING, read_object
 from kelpie.agent.tool_calls import approval_matching, tool_rules
+from kelpie.agent.tool_calls.person_answers import with_answers
 from kelpie.agent.tool_calls.tool_rules import AllowedTools, Made
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.messages import ApprovalDecision, Awaits, CallAnswer, Message, ToolCall, ToolReturn
+from kelpie.core.conversations.questions import ToolQuestions
 from kelpie.core.errors import ToolError
 from kelpie.core.permissions.policies import OPEN, EffectivePermissions, Refusal
 from kelpie.core.permissions.tool_permissions import Subject
@@ -40,6 +42,7 @@ class ParsedCall:
     heartbeat: bool = False
     tool: Tool | None = None
     edited_arguments: str | None = None  # as a person changed them
+    answered: ToolQuestions | None = None  # the questions of the call, with a person's answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,12 @@ def _plan(
         return RefusedCall(parsed, text)
     if awaits is Awaits.client:  # the client checks the arguments
         return AwaitingCall(parsed, tool, awaits)
-    if decision and decision.arguments is not None:
+    if decision and call.questions is not None:
+        try:
+            parsed = replace(parsed, answered=with_answers(call.questions, decision.arguments))
+        except ToolError as error:
+            return RefusedCall(parsed, str(error))
+    elif decision and decision.arguments is not None:
         edited = decision.arguments
         parsed = replace(parsed, arguments=read_object(edited) or {}, edited_arguments=edited)
     own = {name: value for name, value in parsed.arguments.items() if name not in (HEARTBEAT, THINKING)}

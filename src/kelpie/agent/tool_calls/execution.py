@@ -14,6 +14,7 @@ from kelpie.agent.tool_calls.call_plan import (
     TransactionalCall,
 )
 from kelpie.core.conversations.messages import Image, Text, ToolReturn
+from kelpie.core.conversations.questions import ToolQuestions
 from kelpie.core.errors import CallerError, StorageError, ToolError
 from kelpie.core.permissions.call_records import NO_TIME, ResourceUse
 from kelpie.core.tools.tools import Tool
@@ -66,6 +67,7 @@ class ExecutedCall:
 
     result: ToolReturn
     used: ResourceUse = NO_TIME
+    asks: ToolQuestions | None = None  # it is not finished: a person must answer these first
 
 
 async def run_together(calls: Sequence[tuple[ExternalCall, CallContext]], ticks: Ticks) -> list[ExecutedCall]:
@@ -121,7 +123,10 @@ async def run_outside(planned: ExternalCall, context: CallContext, ticks: Ticks)
         used = ResourceUse(since(began, ticks), error.cpu_us, error.memory_peak_bytes)
         return ExecutedCall(_failed(parsed, str(error)), used)
     used = ResourceUse(since(began, ticks), outcome.cpu_us, outcome.memory_peak_bytes)
-    return ExecutedCall(_returned(parsed, planned.tool, outcome, context), used)
+    result = _returned(parsed, planned.tool, outcome, context)
+    if outcome.asks is None:
+        return ExecutedCall(result, used)
+    return ExecutedCall(replace(result, ok=True), used, outcome.asks)
 
 
 def since(began: int, ticks: Ticks) -> int:

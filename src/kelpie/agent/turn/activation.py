@@ -56,6 +56,7 @@ class Activation:
         choose = chooser(dependencies.models, dependencies.context_window)
         # A read: a long history must not hold the writer.
         live, left = await database.read(lambda tx: _load(tx, claim, choose))
+        await dependencies.models.of(live.agent.organization_id).open()
         activation = cls(dependencies, live)
         for found in left:
             await recovery.settle(activation.stored_runs, live, found)
@@ -70,6 +71,11 @@ class Activation:
     @property
     def organization_id(self) -> OrganizationId:
         return self._live.agent.organization_id
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory that it takes."""
+        return self._live.bytes
 
     def reload(self) -> None:
         """Reads settings, tools and blocks again before the next model call."""
@@ -164,7 +170,8 @@ class Activation:
         with self._live.using(conversation), logs.bind(agent_id=self.agent_id):
             position = JournalPosition(self._live.claim, run, 0, conversation_id)
             bounds = conversation.permissions(self._dependencies.policy)
-            return await on_request(world, self._dependencies.models, self._live, conversation, position, bounds, given)
+            models = self._dependencies.models.of(self.organization_id)
+            return await on_request(world, models, self._live, conversation, position, bounds, given)
 
     async def _repair(self, conversation: LiveConversation) -> None:
         """Stores the repairs that every prompt would need again. Raises StorageError."""

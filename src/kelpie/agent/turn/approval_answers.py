@@ -92,8 +92,16 @@ def nothing_waits() -> InvalidInput:
 def _check_changed(
     conversation: LiveConversation, request: Message, said: Sequence[Message], answers: Sequence[CallAnswer]
 ) -> None:
-    """Raises InvalidInput for arguments that a person has changed into something the tool does not take."""
-    changed = {a.call_id for a in answers if isinstance(a, ApprovalDecision) and a.approve and a.arguments is not None}
+    """Raises InvalidInput for arguments that a person has changed into something the tool does not take, and for
+    answers that do not fit its questions."""
+    asked = {call.id for call in request.tool_calls if call.questions is not None}
+    changed = {
+        answer.call_id
+        for answer in answers
+        if isinstance(answer, ApprovalDecision)
+        and answer.approve
+        and (answer.arguments is not None or answer.call_id in asked)
+    }
     if not changed:
         return
     earlier = [row for row in said if row.step_id != request.step_id]
@@ -102,7 +110,8 @@ def _check_changed(
     for each in plan(request.tool_calls, conversation.agent, tools, _nothing, earlier, exits, decisions):
         call_id = each.parsed.call.id
         if call_id in changed and isinstance(each, RefusedCall) and each.untried:
-            raise InvalidInput("arguments", f"{call_id} cannot run with the changed arguments: {each.text}")
+            problem = "lacks an answer" if call_id in asked else "cannot run with the changed arguments"
+            raise InvalidInput("arguments", f"{call_id} {problem}: {each.text}")
 
 
 def _nothing(tool: Tool) -> None:

@@ -18,6 +18,7 @@ from kelpie.llm.routing.models import Models
 from kelpie.storage.runs.traces import Tracing
 from kelpie.tools.calls.interface import ExternalTool
 from kelpie.tools.calls.precomputed_search import Precompute
+from kelpie.tools.mcp.runner import McpToolRunner
 from kelpie.world.world import World
 
 
@@ -40,9 +41,12 @@ class TurnDependencies:
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
     policy: Policy = NO_POLICY  # what the server's settings permit every agent
+    mcp_tools: McpToolRunner | None = None  # the runner of all tools of MCP servers
     broadcast: RunNotifier = field(default_factory=RunNotifier)  # wakes the followers of background runs
 
     def runner(self, tool: Tool) -> ExternalTool | None:
         """The runner of a tool that does not run inside a commit; None when there is none."""
+        if tool.tool_type is ToolType.external_mcp and self.mcp_tools is not None:
+            return self.mcp_tools
         built_in = None if tool.tool_type is ToolType.custom else self.outside.get(tool.name)
         return built_in or self.external

@@ -172,12 +172,14 @@ class Turn:
     def _step_of(self, asked: ModelCallResult, status: StepStatus) -> Step:
         """The record of a step with its model call."""
         agent = asked.frame.agent
-        info = self._state.dependencies.models.known(asked.reply.answered_by or agent.model.handle)
+        models = self._state.dependencies.models.of(agent.organization_id)
+        info = models.known(asked.reply.answered_by or agent.model.handle)
         step = step_record(self._state.run, agent, asked.step_id, status, self._world.clock.now())
         return replace(
             answered_by(step, asked.reply),
             usage=asked.reply.usage,
             model_endpoint=info.endpoint if info else None,
+            provider_category=info.category if info else None,
             llm_ns=asked.total_ns,
             step_ns=asked.total_ns,
         )
@@ -199,7 +201,8 @@ def open_turn(
 ) -> Turn:
     """The turn of a run, at its position in the journal; call `begin`, `begin_queued` or `resume` once."""
     state = TurnState(dependencies, live, conversation, position, start, sink)
-    guard = WindowGuard(dependencies.world, dependencies.models, live, conversation, sink)
+    models = dependencies.models.of(live.agent.organization_id)
+    guard = WindowGuard(dependencies.world, models, live, conversation, sink)
     committer = StepCommitter(state, guard)
     return Turn(state, guard, ModelCall(state, guard), ToolPhase(state, committer), committer)
 

@@ -21,6 +21,7 @@ from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
 from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, ToolSchema
+from kelpie.llm.routing.fallback import chain_of
 
 QUOTA_EVERY = 8  # commits of a turn, so that most steps read nothing for it
 
@@ -57,10 +58,12 @@ class ModelCall:
         context = await catch_up(database, conversation, state.position)
         permissions, now = conversation.permissions(dependencies.policy), self._world.clock.now()
         frame = conversation.frame(now)
+        models, choice = dependencies.models.of(frame.agent.organization_id), frame.agent.model
+        await models.load(choice.handle, *chain_of(choice.handle, choice.settings, ()))
         if state.position.number % QUOTA_EVERY == 1:  # a turn that just begins has its commit check it
             await check_storage(database, dependencies.quotas, frame.agent.organization_id)
         if permissions.quota.tokens is not None or frame.agent.budget is not None:
-            await check_budget(database, dependencies.models, state.live, frame.agent, permissions, now)
+            await check_budget(database, models, state.live, frame.agent, permissions, now)
         entries = self._guard.show(context, frame, state.new_rows)
         allowed = conversation.allowed_tools(frame, state.rows, client, permissions)
         schemas = conversation.schemas(frame, client)
@@ -76,8 +79,8 @@ class ModelCall:
     ) -> ModelCallResult:
         """Emits previews if the client wants them, unless the tool rules change the reply. Raises ModelError."""
         state, clock, ids = self._state, self._world.clock, self._world.ids
-        models, handle = state.dependencies.models, frame.agent.model.handle
-        await models.discover(handle)
+        models, handle = state.dependencies.models.of(frame.agent.organization_id), frame.agent.model.handle
+        await models.search_servers(handle)
         try:
             provider, model = models.provider(handle)
         except CallerError as error:

@@ -55,8 +55,9 @@ class StepCommitter:
         """One commit of a step. True when the turn continues. Raises StorageError."""
         state, sink = self._state, self._state.sink
         entry = replace(entry, events=await sink.enclose(state.context_tokens))
+        reads = state.live.usage_reads
         result = await step_commit.write_step(self._world.database, state.position, state.conversation.loaded, entry)
-        record_usage(state.live, entry.model.step if entry.model else None, result.calls)
+        record_usage(state.live, reads, entry.model.step if entry.model else None, result.calls)
         self._take_in(result)
         continues = result.stop is None
         sink.sealed(ended=not continues)
@@ -137,13 +138,13 @@ class StepCommitter:
         run = run_endings.ended(state.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
         events = await state.sink.enclose(state.context_tokens)
-        database, loaded = self._world.database, conversation.loaded
+        database, loaded, reads = self._world.database, conversation.loaded, state.live.usage_reads
         cleared = await run_endings.close_turn(
             database, state.position, run, orphans, step, loaded, events, state.meters
         )
         if cleared or orphans:
             conversation.reread()
-        record_usage(state.live, step, None if orphans else ())
+        record_usage(state.live, reads, step, None if orphans else ())
         state.ended(run)
         for row in orphans:
             state.sink.emit(MessageCommitted(row))

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.agent.events.cancellation import Cancelled
+from kelpie.agent.events.turn_events import ToolProgress
 from kelpie.agent.journal.entries import (
     CallToAnswer,
+    EntryFrame,
     ModelRecord,
     TurnEnding,
     answers_entry,
     ask_entry,
     partial_answers_entry,
+    question_entry,
     recover_entry,
     reply_entry,
     result_entry,
@@ -43,12 +46,15 @@ from kelpie.agent.tool_calls.turn_end import CallSummary
 from kelpie.agent.turn.step_committer import StepCommitter
 from kelpie.agent.turn.turn_state import TurnState
 from kelpie.core.conversations.approvals import PendingCalls
-from kelpie.core.conversations.messages import Message, Role, ToolCall, ToolReturn
+from kelpie.core.conversations.messages import Awaits, Message, Role, Text, ToolCall, ToolReturn
+from kelpie.core.conversations.questions import ToolQuestions
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.permissions.policies import EffectivePermissions
 from kelpie.observe import logs
-from kelpie.tools.calls.interface import CallContext
+from kelpie.tools.calls.interface import CallContext, Progress
+
+PROGRESS_MAX = 200  # notifications of one call that clients are told
 
 _log = logs.get("agent")
 
@@ -68,6 +74,7 @@ class ToolPhase:
         self._state = state
         self._committer = committer
         self._world = state.dependencies.world
+        self._conversation = state.position.conversation
         self._client = frozenset(tool.name for tool in state.input.client_tools)
 
     # --- a reply ---------------------------------------------------------------------------------------------------
@@ -125,7 +132,8 @@ class ToolPhase:
         request = next(row for row in state.rows if row.id == waited.request)
         assert request.step_id is not None
         new = tuple(answer for answer in state.input.answers if answer not in waited.answers)
-        rows = (answer_row(state.run, self._world.ids.new(MessageId), new, self._world.clock.now()),)
+        message_id, now = self._world.ids.new(MessageId), self._world.clock.now()
+        rows = (answer_row(state.run, message_id, new, now),) if new else ()  # none when some come a second time
         waits = replace(waited, answers=state.input.answers)
         if approval_matching.left(request, waits):
             return await committer.commit(partial_answers_entry(committer.frame(request.step_id), rows, waited, waits))
@@ -152,6 +160,7 @@ class ToolPhase:
     ) -> bool:
         """Results are committed before the next calls begin. `of_step` are all calls, if some have a result."""
         continues, later, of_step = True, list(planned), list(of_step or planned)
+        asked: list[tuple[ToolCall, ToolQuestions]] = []
         for batch in batches(planned):
             uuids, later = [self._world.ids.uuid() for _ in batch], later[len(batch) :]
             if isinstance(batch[0], ExternalCall):
@@ -165,13 +174,48 @@ class ToolPhase:
                 CallToAnswer(each, uuid) if ran is None else CallToAnswer(each, uuid, ran.result, ran.used)
                 for each, uuid, ran in zip(batch, uuids, done, strict=True)
             )
+            asked += ((each.parsed.call, ran.asks) for each, ran in zip(batch, done, strict=True) if ran and ran.asks)
             ending = None if later else self._ending(of_step, "tool_calls", self._known_permissions())
-            left = tuple(each.parsed.call for each in later)
             frame = self._committer.frame(step_id)
+            if ending is not None and asked and not frame.cancelled:
+                request = self._question_row(asked, frame)
+                waits = approval_matching.pending_of(request, self._state.input.earlier, self._conversation)
+                return await self._committer.commit(question_entry(frame, answers, ending, request, waits))
+            left = tuple(each.parsed.call for each in later)
             continues = await self._committer.commit(result_entry(frame, answers, left, ending))
             if not continues:
                 break
         return continues
+
+    def _question_row(self, asked: Sequence[tuple[ToolCall, ToolQuestions]], frame: EntryFrame) -> Message:
+        """The request with which calls go on once a person has answered their questions: each is made again."""
+        reply = next(row for row in reversed(self._state.rows) if row.is_reply and row.step_id == frame.step_id)
+        calls = tuple(
+            ToolCall(f"call_{self._world.ids.uuid().replace('-', '')}", call.name, call.arguments, questions=questions)
+            for call, questions in asked
+        )
+        row = replace(
+            reply,
+            id=self._world.ids.new(MessageId),
+            created_at=frame.at,
+            content=tuple(Text(questions.text()) for _, questions in asked),
+            tool_calls=calls,
+            run_id=self._state.run.id,
+        )
+        return approval_matching.request_row(row, dict.fromkeys((call.id for call in calls), Awaits.approval))
+
+    def _progress(self, call: ToolCall, step_id: StepId) -> Progress:
+        """Tells the clients of the turn how far a call has come, up to a number of times."""
+        told, state = 0, self._state
+
+        def tell(done: float, total: float | None, message: str | None) -> None:
+            nonlocal told
+            told += 1
+            if told <= PROGRESS_MAX and state.sink.is_open:
+                at = self._world.clock.now()
+                state.sink.emit(ToolProgress(state.run.id, step_id, at, call.id, call.name, done, total, message))
+
+        return tell
 
     async def _run_outside(
         self, batch: Sequence[PlannedCall], uuids: Sequence[str], step_id: StepId
@@ -191,6 +235,8 @@ class ToolPhase:
                     run_id=run.id,
                     step_id=step_id,
                     quota=quota,
+                    answered=each.parsed.answered,
+                    progress=self._progress(each.parsed.call, step_id),
                 )
                 running.append((each, context))
         if not running:

@@ -71,7 +71,9 @@ class TurnState:
 
     def opened(self) -> None:
         """The commit that opens the turn is done."""
-        self._position = self._position.after(replace(self.run, status=RunStatus.running))
+        run = self.run
+        runs = run if run.status is RunStatus.running else replace(run, status=RunStatus.running)
+        self._position = self._position.after(runs)
 
     def committed(self, run: Run, rows: tuple[Message, ...]) -> None:
         """A commit of a step is done."""
@@ -110,4 +112,4 @@ class TurnState:
         self._change(replace(self.run, metadata=metadata, stop_detail=detail))
 
     def _change(self, run: Run) -> None:
-        self._position = replace(self._position, run=run)
+        self._position = self._position.with_run(run)

@@ -8,6 +8,7 @@ from kelpie.cli.output import say
 from kelpie.world.http.cli_client import Client
 
 NAME = "demo"
+_PORT = "KELPIE_PORT"
 _NEW = {
     "name": NAME,
     "model": "kelpie/demo",
@@ -33,6 +34,7 @@ def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = Fa
     header = '-H "Authorization: Bearer $KELPIE_API_KEY" \\\n    ' if asks else ""
     python_key = ', api_key=os.environ["KELPIE_API_KEY"]' if asks else ""
     python_import = "import os\n  " if asks else ""
+    port = f" --port {os.environ[_PORT]}" if os.environ.get(_PORT) else ""  # set for this command, not for the next
     return f"""
 Chat with the agent {agent["name"]} ({agent_id}) in this terminal:
   {kelpie} chat {agent["name"]}
@@ -49,7 +51,7 @@ From Python (pip install letta-client==1.12.1):
 
 Use a real model (docs/models.md): set OPENAI_API_KEY or another key, or start
 Ollama. Then:
-  {kelpie} server restart
+  {kelpie} server restart{port}
   {kelpie} agents create NAME
 
 Stop the server:

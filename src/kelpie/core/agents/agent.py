@@ -179,6 +179,7 @@ class NewAgent:
     model_settings: Mapping[str, Any] | None = None
     reasoning: bool | None = None  # false: the model shall not think, in whatever way it would
     max_reasoning_tokens: int | None = None
+    inner_thoughts: bool | None = None  # as in `ModelChoice`
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     memory_blocks: tuple[NewBlock, ...] = ()

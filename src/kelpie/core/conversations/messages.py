@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import orjson
 
+from kelpie.core.conversations.questions import ToolQuestions
+from kelpie.core.dates.date_mentions import Mention
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.time import Micros
@@ -68,6 +70,7 @@ class ToolCall:
     name: str
     arguments: str  # JSON text exactly as the model gave it
     awaits: Awaits | None = None  # stays on the row when the word was given
+    questions: ToolQuestions | None = None  # that the person who approves it answers as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,9 @@ class Message:
     @property
     def text(self) -> str:
         """The text that a person reads: the text parts, joined."""
-        return "\n".join(part.text for part in self.content if isinstance(part, Text))
+        if len(self.content) == 1 and isinstance(self.content[0], Text):
+            return self.content[0].text
+        return "\n".join([part.text for part in self.content if isinstance(part, Text)])
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -248,3 +253,4 @@ class MessageSearch:
     spoken: bool = False  # only messages that say something
     not_step: StepId | None = None  # the step whose messages are left out
     mode: SearchMode = "hybrid"
+    mentions: tuple[Mention, ...] = ()  # the dates in the text: items of that time are better matches

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kelpie.core.dates.date_mentions import Mention
 from kelpie.core.ids import AgentId, FactId, MessageId
 from kelpie.core.search_hits import Hit, SearchMode
 from kelpie.core.time import Micros
@@ -113,6 +114,7 @@ class FactSearch:
     limit: int = 10
     mode: SearchMode = "hybrid"
     at: Micros | None = None
+    mentions: tuple[Mention, ...] = ()  # the dates in the text: facts of that time are better matches
 
 
 @dataclass(frozen=True, slots=True)

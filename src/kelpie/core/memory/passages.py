@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kelpie.core.dates.date_mentions import Mention
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.search_hits import SearchMode
@@ -63,6 +64,8 @@ class Passage:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    batch_id: str | None = None  # the file or batch it came with; the passages before and after it are its context
+    position: int | None = None  # in that
     vector: bytes | None = field(default=None, compare=False, repr=False)  # 32-bit floats, if it was just embedded
 
     @property
@@ -97,3 +100,4 @@ class PassageQuery:
     until: Micros | None = None
     oldest_first: bool = False
     mode: SearchMode = "hybrid"
+    mentions: tuple[Mention, ...] = ()  # the dates in the text: passages of that time are better matches

@@ -128,7 +128,8 @@ class ModelSettings:
     provider_limits: tuple[str, ...] = setting(
         "models.limits",
         "Limits per provider, shared by all agents: `openai: calls=8 requests=500 tokens=200000 dollars=5, ollama: "
-        "calls=1` (calls at once, requests and tokens a minute, dollars a day).",
+        "calls=1` (calls at once, requests and tokens a minute, dollars a day). `byok` sets those of each provider "
+        "that an organization adds.",
         "KELPIE_PROVIDER_LIMITS",
         default=(),
         check=parse_limits,

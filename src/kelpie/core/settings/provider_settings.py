@@ -135,3 +135,10 @@ class ProviderSettings:
         "LOCALAI_BASE_URL",
         check=check_address,
     )
+    provider_private: bool = setting(
+        "providers.private",
+        "Whether providers that organizations add over the API may be on this machine or in a private network. The "
+        "addresses in these settings may always be.",
+        "KELPIE_PROVIDER_PRIVATE",
+        default=False,
+    )

@@ -1,4 +1,4 @@
-"""Everything an operator can set: one record of eight groups, the table of its fields, and the order of precedence.
+"""Everything an operator can set: one record of ten groups, the table of its fields, and the order of precedence.
 
 A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
 refused with its location. So is a file that would send a key from the environment to an address of the file's own:
@@ -13,6 +13,7 @@ from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.agent_settings import AgentSettings
 from kelpie.core.settings.connection_settings import ConnectionSettings
 from kelpie.core.settings.declaration import Setting, specs
+from kelpie.core.settings.mcp_settings import McpSettings
 from kelpie.core.settings.model_settings import ModelSettings
 from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
 from kelpie.core.settings.provider_settings import ProviderSettings
@@ -20,6 +21,7 @@ from kelpie.core.settings.quota_settings import QuotaSettings
 from kelpie.core.settings.sandbox_settings import SandboxSettings
 from kelpie.core.settings.server_settings import ServerSettings
 from kelpie.core.settings.tool_settings import ToolSettings
+from kelpie.core.settings.web_settings import WebSettings
 
 
 # Dataclasses collect the fields of their bases from the last to the first: the table begins with the server.
@@ -27,6 +29,8 @@ from kelpie.core.settings.tool_settings import ToolSettings
 class Settings(
     ProviderSettings,
     ModelSettings,
+    WebSettings,
+    McpSettings,
     ToolSettings,
     SandboxSettings,
     AgentSettings,
@@ -34,7 +38,7 @@ class Settings(
     ConnectionSettings,
     ServerSettings,
 ):
-    """All settings as one record, from eight groups that know nothing of each other."""
+    """All settings as one record, from ten groups that know nothing of each other."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -45,6 +49,8 @@ class Settings(
 SETTINGS: Mapping[str, Setting] = specs(fields(Settings))
 KEYS: Mapping[str, str] = {spec.key: name for name, spec in SETTINGS.items()}
 VARIABLES: Mapping[str, str] = {variable: name for name, spec in SETTINGS.items() for variable in spec.env}
+# Variables that hold Kelpie's own secrets; no other program gets them.
+SECRET_VARIABLES = frozenset(variable for spec in SETTINGS.values() if spec.secret for variable in spec.env)
 # Field of an API key -> field of the address that it is sent to.
 SENT_TO: Mapping[str, str] = {
     name: KEYS[address]

@@ -23,16 +23,20 @@ class Runner(StrEnum):
 
     python = "python"
     node = "node"
-    command = "command"  # any program: {"argv": [...], "stdin": "..."}
+    command = "command"  # any program: {"argv": [...], "stdin": "..."}, or "talks": true for one that stays and talks
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory of the host inside the cell: read-only, such as installed packages, or an agent's own workspace."""
+    """A directory of the host inside the cell: read-only, such as installed packages, or an agent's own workspace.
+
+    One that is not `ours` belongs to people: its owners and modes are never changed for the cell.
+    """
 
     source: str
     target: str
     writable: bool = False
+    ours: bool = True
 
 
 @dataclass(frozen=True, slots=True)

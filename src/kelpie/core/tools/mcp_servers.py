@@ -1,25 +1,42 @@
 """MCP servers as records: the address of a server and its protocol. A record starts and connects nothing."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import urlsplit
 
-from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_ORGANIZATION, McpServerId, OrganizationId
-from kelpie.core.public_addresses import is_address, is_public
+from kelpie.core.outbound_addresses import check_outbound
 from kelpie.core.time import Micros
 
 AUTHORIZATION = "Authorization"
 BEARER = "Bearer "
-_NUMBERS = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?")  # ways to write an IPv4 address
 
 
 class McpServerType(StrEnum):
     stdio = "stdio"
     sse = "sse"
     streamable_http = "streamable_http"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedDirectory:
+    """A directory of this machine that the program of a stdio server may use, at the same path."""
+
+    path: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class McpOptions:
+    """Kelpie's own settings of a server: time limits where they differ from the operator's, and what the sandbox of a
+    stdio server grants."""
+
+    connect_s: float | None = None
+    read_s: float | None = None
+    call_s: float | None = None
+    egress: tuple[str, ...] = ()  # hosts that the program may reach
+    memory_mb: int | None = None
+    directories: tuple[GrantedDirectory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +52,19 @@ class McpConfig:
     auth_header: str | None = None
     token: str | None = None
     custom_headers: Mapping[str, str] | None = None
+    options: McpOptions = McpOptions()
 
     @property
     def shown_token(self) -> str | None:
         """The token as its header has it."""
         bearer = self.token and self.auth_header in (None, AUTHORIZATION)
         return f"{BEARER}{self.token}" if bearer else self.token
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Everything in it that is stored encrypted."""
+        kept = (*(self.env or {}).values(), *(self.custom_headers or {}).values())
+        return kept if self.token is None else (self.token, *kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +87,11 @@ def bare_token(text: str | None) -> str | None:
     return text[len(BEARER) :].strip() if text.lower().startswith(BEARER.lower()) else text.strip()
 
 
-def check_address(field: str, url: str) -> str:
+def check_address(field: str, url: str, *, private: bool = False) -> str:
     """The address of a server on the network, if it is allowed.
 
     A name is resolved when the server is connected to, and not here. Raises InvalidInput for an invalid web address,
-    and for an address of this machine or of a private network: a user who may register a server could otherwise reach
-    them.
+    and for an address of this machine or of a private network unless `private` allows them: a user who may register a
+    server could otherwise reach them.
     """
-    parts = _parts(field, url)
-    host = (parts or "").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        raise InvalidInput(field, f"Non-public IP not allowed: {host} is this machine")
-    if not is_address(host):
-        if _NUMBERS.fullmatch(host):
-            raise InvalidInput(field, f"'{host}' is not a plain IP address; write it as four decimal numbers")
-        return url
-    if not is_public(host):
-        raise InvalidInput(field, f"Non-public IP not allowed: {host}")
-    return url
-
-
-def _parts(field: str, url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise InvalidInput(field, "is not a URL") from None
-    if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(field, "must begin with http:// or https:// and contain a host")
-    if any(letter.isspace() or ord(letter) < 32 for letter in url):
-        raise InvalidInput(field, "must not contain white space")
-    return parts.hostname
+    return check_outbound(field, url, private=private, setting="mcp.private (KELPIE_MCP_PRIVATE)")

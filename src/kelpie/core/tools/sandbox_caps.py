@@ -18,6 +18,8 @@ FIELD = "kelpie_sandbox"
 class CapExceeded(InvalidInput):
     """A tool asks for more than the operator allows."""
 
+    error_code = "sandbox_cap_exceeded"
+
 
 @dataclass(frozen=True, slots=True)
 class Cap:

@@ -6,12 +6,13 @@ results of tools come first, because the protocol requires all of them at once a
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from kelpie.core.conversations.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text, ToolCall
-from kelpie.llm.provider.interface import PreparedMessage
+from kelpie.llm.provider.interface import PreparedHistory, PreparedMessage
 from kelpie.llm.wire.image_visibility import LOST
 from kelpie.llm.wire.json_bytes import array, dumps, kept
 
@@ -31,23 +32,51 @@ _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def encode_messages(rows: Sequence[PreparedMessage]) -> orjson.Fragment:
     """The messages; the last block is marked as the end of the cacheable prefix."""
-    messages: list[bytes] = []
-    side, results, rest = USER, [], list[bytes]()
+    closed: list[bytes | bytearray] = []
+    last = _Open(USER, [], [])
+    if isinstance(rows, PreparedHistory):
+        beginning = rows.beginning(WIRE)
+        last = (beginning.open or last).copy()
+        if added := b",".join(_grouped(rows.unencoded(WIRE), last)):
+            beginning.closed += b"," + added if beginning.closed else added
+        beginning.count, beginning.open = rows.settled, last.copy()
+        if beginning.closed:
+            closed.append(beginning.closed)
+        rows = rows.unsettled
+    closed += _grouped(rows, last)
+    if last.side is ASSISTANT:
+        closed.append(last.message())
+        last = _Open(USER, [], [CLOSING])
+    closed.append(last.message().removesuffix(b"}]}") + CACHED + b"]}")
+    return array(closed)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The message that the next row may be joined with; on the user's side, results come first."""
+
+    side: bytes
+    results: list[bytes]
+    rest: list[bytes]
+
+    def copy(self) -> "_Open":
+        return _Open(self.side, self.results[:], self.rest[:])
+
+    def message(self) -> bytes:
+        return _message(self.side, self.results, self.rest) if self.results or self.rest else _OPENING
+
+
+def _grouped(rows: Sequence[PreparedMessage], last: _Open) -> Iterator[bytes]:
+    """The messages that the rows close, one after the other; what is open stays in `last`."""
     for row in rows:
         blocks = encode_row(row)
         if not blocks:
             continue
         whose = row.wire[_SIDE]
-        if whose is not side and not (whose is _RESULTS and side is USER):
-            messages.append(_message(side, results, rest) if results or rest else _OPENING)
-            side, results, rest = ASSISTANT if whose is ASSISTANT else USER, [], []
-        (results if whose is _RESULTS else rest).append(blocks)
-    if side is ASSISTANT:
-        messages.append(_message(side, results, rest))
-        side, results, rest = USER, [], [CLOSING]
-    last = _message(side, results, rest) if results or rest else _OPENING
-    messages.append(last.removesuffix(b"}]}") + CACHED + b"]}")
-    return array(messages)
+        if whose is not last.side and not (whose is _RESULTS and last.side is USER):
+            yield last.message()
+            last.side, last.results, last.rest = ASSISTANT if whose is ASSISTANT else USER, [], []
+        (last.results if whose is _RESULTS else last.rest).append(blocks)
 
 
 def _message(side: bytes, results: list[bytes], rest: list[bytes]) -> bytes:

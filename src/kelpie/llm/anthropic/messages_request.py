@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from kelpie.llm.anthropic.message_rows import CACHED, encode_messages, encode_row, has_thoughts
+from kelpie.llm.anthropic.message_rows import CACHED, WIRE, encode_messages, encode_row, has_thoughts
 from kelpie.llm.catalog import known_models
 from kelpie.llm.catalog.claude_traits import Traits, traits
 from kelpie.llm.catalog.thinking_defaults import BUDGET_TOKENS_MIN
-from kelpie.llm.provider.interface import Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedHistory, Request, ToolSchema
 from kelpie.llm.wire.json_bytes import array, dumps, plain
 
 METADATA_CHARS_MAX = 256
@@ -48,6 +48,8 @@ def forget_thoughts(request: Request) -> bool:
     rows = [row for row in request.messages if has_thoughts(row.message)]
     for row in rows:
         encode_row(row, thoughts=False)
+    if isinstance(request.messages, PreparedHistory):
+        request.messages.encoded.pop(WIRE, None)
     return bool(rows)
 
 

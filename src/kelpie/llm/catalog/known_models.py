@@ -167,6 +167,7 @@ def info(kind: str, endpoint: Endpoint, name: str, entry: Mapping[str, Any], kno
         vision=_declared(entry, ("image", "vision", "image_input"), known.vision),
         structured_output=_declared(entry, ("structured_outputs",), known.structured_output),
         reasoning=_declared(entry, ("reasoning", "thinking"), known.reasoning),
+        category="byok" if endpoint.own else "base",
     )
 
 

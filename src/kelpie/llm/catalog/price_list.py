@@ -84,9 +84,20 @@ class Prices:
     `listed` are the providers whose list prices hold. A compatible server at another address has its own prices.
     """
 
-    def __init__(self, own: Mapping[str, Price], listed: Collection[str] = tuple(_LISTED)) -> None:
+    def __init__(
+        self,
+        own: Mapping[str, Price],
+        listed: Collection[str] = tuple(_LISTED),
+        lists: Mapping[str, str] | None = None,
+    ) -> None:
+        """`lists` names the provider whose prices hold for one that an organization added; "" if none is known."""
         self._own = own
         self._listed = frozenset(listed) & _LISTED.keys()
+        self._lists = {} if lists is None else lists  # which changes with what is stored
+
+    def with_lists(self, lists: Mapping[str, str]) -> "Prices":
+        """The same prices, and those of providers that an organization added."""
+        return Prices(self._own, self._listed, lists)
 
     def of(self, handle: str) -> Price | None:
         """The price of a model; None when it is not known."""
@@ -94,15 +105,18 @@ class Prices:
         if told is not None:
             return told
         provider, _, name = handle.partition("/")
+        added = self._lists.get(provider)
+        provider = provider if added is None else added
         if provider in _FREE_PROVIDERS:
             return FREE
-        listed = _LISTED[provider] if provider in self._listed else {}
+        listed = _LISTED[provider] if added or provider in self._listed else {}
         return listed.get(name) or listed.get(_SNAPSHOT.sub("", name))
 
     def knows(self, provider: str) -> bool:
         """Checks whether the price of any model of this provider is known."""
         own = any(handle.startswith(f"{provider}/") for handle in self._own)
-        return own or provider in _FREE_PROVIDERS or provider in self._listed
+        added = bool(self._lists.get(provider))
+        return own or added or provider in _FREE_PROVIDERS or provider in self._listed
 
     def charged(self, handle: str, usage: Usage) -> Usage:
         """The usage of one call of this model with its cost."""

@@ -31,15 +31,23 @@ class LimitedProvider:
     """
 
     def __init__(
-        self, inner: ChatProvider, limiter: Limiter, limits: RetryLimits, prices: Prices, random: Random
+        self,
+        inner: ChatProvider,
+        limiter: Limiter,
+        limits: RetryLimits,
+        prices: Prices,
+        random: Random,
+        *,
+        own: bool = False,
     ) -> None:
+        """`own` is a provider that an organization added: without a price its calls are refused, one by one."""
         self.name = inner.name
         self._inner = inner
         self.limiter = limiter
         self._limits = limits
         self._prices = prices
         self._random = random
-        if limiter.bounds.dollars and not prices.knows(self.name):
+        if not own and limiter.bounds.dollars and not prices.knows(self.name):
             raise ConfigurationError(
                 LIMITS_VARIABLE,
                 f"the dollars of {self.name} cannot be limited, because the prices of its models are unknown; "

@@ -190,7 +190,11 @@ class Limiter:
     def _refusal(self, blocked: tuple[str, float | None]) -> Overloaded:
         name, moment = blocked
         after_s = RETRY_AFTER_S if moment is None else max(RETRY_AFTER_S, moment - _now())
-        return Overloaded(f"The limit of {self._provider} is reached: {name}. Try again in {after_s:.0f} s.", after_s)
+        return Overloaded(
+            "provider_limit_reached",
+            f"The limit of {self._provider} is reached: {name}. Try again in {after_s:.0f} s.",
+            after_s,
+        )
 
     def _pump(self) -> None:
         """Admits waiting calls as long as the limits allow; sets a timer for the moment at which they will again."""

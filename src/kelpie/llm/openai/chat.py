@@ -45,6 +45,7 @@ class OpenAIChat:
     """A provider with this protocol."""
 
     kind = "openai"
+    name_prefix = ""  # that the listing puts before every name
 
     def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> None:
         self.name = endpoint.provider
@@ -106,6 +107,7 @@ class OpenAIChat:
             name = entry.get("id") if isinstance(entry, dict) else None
             if not isinstance(name, str) or not name:
                 continue
+            name = name.removeprefix(self.name_prefix)
             if self._offers(name):
                 yield self._info(name, entry)
             else:

@@ -14,9 +14,9 @@ import orjson
 from kelpie.core.conversations.messages import Image, Message, Role, Text
 from kelpie.llm.catalog.openai_traits import is_o_series, reasons
 from kelpie.llm.openai import strict_schemas
-from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedHistory, PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import HANDED, LOST
-from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
+from kelpie.llm.wire.json_bytes import array, dumps, joined_history, kept, plain
 
 WIRE = "openai_chat"
 
@@ -36,8 +36,13 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def encode_request(request: Request, named: str | None = None) -> bytes:
     """The body of the call; `named` is the provider's name of the model, where that does not show its kind."""
-    messages = [dumps({"role": "system", "content": request.system})] if request.system else []
-    messages += _history(request.messages)
+    messages: list[bytes | bytearray] = []
+    if request.system:
+        messages.append(dumps({"role": "system", "content": request.system}))
+    if isinstance(request.messages, PreparedHistory):
+        messages += joined_history(request.messages, WIRE, encode_message, keep=False)
+    else:
+        messages += _history(request.messages)
     body: dict[str, Any] = {
         "model": named or request.model,
         "messages": array(messages),

@@ -13,9 +13,9 @@ from kelpie.core.conversations.messages import HiddenReasoning, Image, Message, 
 from kelpie.llm.catalog.openai_traits import is_o_series, reasons
 from kelpie.llm.openai import strict_schemas
 from kelpie.llm.openai.chat_request import image_url, thinking, wants_strict
-from kelpie.llm.provider.interface import PreparedMessage, Request, ToolSchema
+from kelpie.llm.provider.interface import PreparedHistory, PreparedMessage, Request, ToolSchema
 from kelpie.llm.wire.image_visibility import LOST
-from kelpie.llm.wire.json_bytes import array, dumps, kept, plain
+from kelpie.llm.wire.json_bytes import array, dumps, joined_history, kept, plain
 
 WIRE = "openai_responses"
 
@@ -24,8 +24,10 @@ OPTIONS = ("top_p", "service_tier", "prompt_cache_key", "truncation")
 
 def encode_request(request: Request, *, summary: bool = True) -> bytes:
     """The body of the call; `summary` asks for a summary of the thoughts, which not every account may have."""
-    items = [dumps({"type": "message", "role": "developer", "content": request.system})] if request.system else []
-    items += [encoded for row in request.messages if (encoded := encode_row(row))]
+    items: list[bytes | bytearray] = []
+    if request.system:
+        items.append(dumps({"type": "message", "role": "developer", "content": request.system}))
+    items += joined_history(request.messages, WIRE, encode_row, keep=True)  # `forget_thoughts` changes single rows
     body: dict[str, Any] = {
         "model": request.model,
         "input": array(items),
@@ -55,6 +57,8 @@ def forget_thoughts(request: Request) -> bool:
     rows = [row for row in request.messages if any(_thought(part) for part in row.message.content)]
     for row in rows:
         encode_row(row, thoughts=False)
+    if isinstance(request.messages, PreparedHistory):
+        request.messages.encoded.pop(WIRE, None)
     return bool(rows)
 
 

@@ -13,6 +13,8 @@ import orjson
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault
 
 DETAIL_CHARS_MAX = 4000
+KEY_HIDDEN = "***"
+KEY_CHARS_MIN = 6  # a shorter text is no key of a provider, and may be part of any word
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Endpoint:
     models: tuple[str, ...] = ()  # the models, if they cannot be listed
     window_unknown: int = 32_000  # context window of a model when it is unknown
     output_tokens: int = 16_384  # default limit on a reply
+    public: bool = False  # true if only public addresses may be reached
+    own: bool = False  # true for a provider that an organization added: no restart is needed to change it
     responses: bool | None = None  # true if reasoning models use OpenAI's responses; None: at OpenAI only
     speaks: str = "an OpenAI-compatible API; it usually ends in /v1"
 
@@ -48,6 +52,10 @@ class Endpoint:
     def url(self, path: str) -> str:
         return f"{self.base_url.rstrip('/')}/{path}"
 
+    def without_key(self, text: str) -> str:
+        """A text of the provider, should it repeat the key."""
+        return text.replace(self.api_key, KEY_HIDDEN) if self.api_key and len(self.api_key) >= KEY_CHARS_MIN else text
+
     @property
     def shown(self) -> str:
         """The base URL without a user name or password."""
@@ -62,7 +70,7 @@ def refused(at: Endpoint, status: int, body: bytes, *, model: str | None, retry_
     return ModelError(
         kind,
         f"{at.provider} {_VERBS.get(kind, 'failed')} (HTTP {status}).",
-        detail=told.text or None,
+        detail=at.without_key(told.text) or None,
         hint=_hint(kind, at, model, status),
         retry_after_s=retry_after_s,
     )
@@ -75,7 +83,7 @@ def complained(at: Endpoint, data: Mapping[str, Any], *, model: str | None) -> M
     return ModelError(
         kind,
         f"{at.provider} {_VERBS.get(kind, 'failed')} while answering.",
-        detail=told.text or None,
+        detail=at.without_key(told.text) or None,
         hint=_hint(kind, at, model, told.status),
     )
 
@@ -102,7 +110,7 @@ def unreadable(at: Endpoint, why: str, text: str | bytes) -> ModelError:
     return ModelError(
         ModelFault.malformed,
         f"{at.provider} sent a reply that cannot be used: {why}.",
-        detail=shown[:DETAIL_CHARS_MAX] or None,
+        detail=at.without_key(shown)[:DETAIL_CHARS_MAX] or None,
         hint=_hint(ModelFault.malformed, at, None, None),
     )
 
@@ -220,7 +228,8 @@ def _hint(kind: ModelFault, at: Endpoint, model: str | None, status: int | None)
         )
     match kind:
         case ModelFault.authentication:
-            return f"Set {at.key_variable} to a key that is valid at {at.shown} and restart Kelpie."
+            then = "" if at.own else " and restart Kelpie"
+            return f"Set {at.key_variable} to a key that is valid at {at.shown}{then}."
         case ModelFault.insufficient_credits:
             return f"Add credit to the account of {at.key_variable}, or give the agent another model."
         case ModelFault.rate_limit:

@@ -28,6 +28,43 @@ class PreparedMessage:
         self.blind: tuple[str, PreparedMessage] | None = None  # the same with words in the place of its images
 
 
+@dataclass(slots=True)
+class EncodedBeginning:
+    """The beginning of a conversation as one wire format writes it: its first `count` messages."""
+
+    count: int
+    closed: bytearray  # what no later message changes
+    open: Any = None  # what a later message may still be joined with, in a form of the wire format's own
+
+
+class PreparedHistory(list[PreparedMessage]):
+    """The messages of a prompt, none of which has an image. The first `settled` are those of every later prompt as
+    well, so what one prompt has encoded of them is kept in `encoded`, by wire format, for the next.
+    """
+
+    __slots__ = ("encoded", "settled")
+
+    def __init__(self, settled: Sequence[PreparedMessage], encoded: dict[str, EncodedBeginning]) -> None:
+        super().__init__(settled)
+        self.settled = len(settled)
+        self.encoded = encoded
+
+    def beginning(self, wire: str) -> EncodedBeginning:
+        """As far as it is encoded in this format; the caller adds what is missing."""
+        found = self.encoded.get(wire)
+        if found is None or found.count > self.settled:  # that of a later prompt is of no use
+            found = self.encoded[wire] = EncodedBeginning(0, bytearray())
+        return found
+
+    def unencoded(self, wire: str) -> list[PreparedMessage]:
+        """The settled messages that are missing from the beginning."""
+        return self[self.beginning(wire).count : self.settled]
+
+    @property
+    def unsettled(self) -> list[PreparedMessage]:
+        return self[self.settled :]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
     name: str
@@ -111,6 +148,7 @@ class ModelInfo:
     structured_output: bool = False  # true if a JSON schema can be enforced on a reply
     reasoning: bool = False
     streaming: bool = True
+    category: str = "base"  # "byok" if its provider was added by an organization
     temperature: float | None = 1.0  # default for an agent; None leaves it to the server
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # defaults for an agent's settings
 

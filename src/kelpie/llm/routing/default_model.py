@@ -1,13 +1,17 @@
 """Choice of the default model for new agents when the settings name none.
 
-The order is fixed, so that the same settings give the same model: the providers in the order of `ALL_OFFERS`; within
-one, the models below, else the first by name that calls tools. An agent keeps the model it was made with.
+The order is fixed, so that the same settings give the same model: the providers in the order of `ALL_OFFERS`, then
+those that the organization has added, oldest first; within one, the models below, else the first by name that calls
+tools. An agent keeps the model it was made with.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kelpie.core.errors import ModelError
 from kelpie.llm.provider.interface import ModelInfo
+from kelpie.llm.routing.model_listing import Listing
+from kelpie.llm.routing.providers import ALL_OFFERS
 
 DEMO = "kelpie/demo"
 NOTHING_SET_UP = (
@@ -35,6 +39,29 @@ class DefaultModel:
     reason: str | None = None
 
 
+async def default_model(listings: Mapping[str, Listing], own: Mapping[str, str] | None = None) -> DefaultModel:
+    """The default model by the listings of the providers; `own` has the types of the organization's.
+
+    Raises ModelError when the provider that would give it fails.
+    """
+    without: list[str] = []
+    types = {offer.name: offer.name for offer in ALL_OFFERS} | dict(own or {})
+    for name, kind in types.items():
+        listing = listings.get(name)
+        if listing is None:
+            continue
+        try:
+            models = await listing.models()
+        except ModelError as error:
+            raise _no_default(error) from error
+        if chosen := preferred(kind, models):
+            return DefaultModel(chosen.handle)
+        without.append(name)
+    if not without:
+        return DefaultModel(DEMO, NOTHING_SET_UP)
+    return DefaultModel(DEMO, f"no model of {' or '.join(without)} can chat; `kelpie doctor` shows more")
+
+
 def preferred(provider: str, models: Sequence[ModelInfo]) -> ModelInfo | None:
     """The model of a provider that new agents get; None when it has none."""
     ordered = sorted(models, key=lambda model: model.name)
@@ -42,3 +69,10 @@ def preferred(provider: str, models: Sequence[ModelInfo]) -> ModelInfo | None:
         if found := next((model for model in ordered if model.name.startswith(name)), None):
             return found
     return next((model for model in ordered if model.tools), ordered[0] if ordered else None)
+
+
+def _no_default(error: ModelError) -> ModelError:
+    """The failure of the provider that would give the default model, with the other way to make an agent."""
+    other = "Or name a model: kelpie/demo works without a provider."
+    hint = f"{error.hint} {other}" if error.hint else other
+    return ModelError(error.kind, error.message, detail=error.detail, hint=hint, retry_after_s=error.retry_after_s)

@@ -4,11 +4,12 @@ It looks again after a while, so that a server that is started later is found to
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
+from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.local import discovery
 from kelpie.llm.local.discovery import FoundServer
-from kelpie.llm.routing.providers import ConfiguredProvider, address_to_set
+from kelpie.llm.routing.providers import ConfiguredProvider, address_to_set, how_to_have
 from kelpie.observe import logs
 from kelpie.world.world import World
 
@@ -45,3 +46,24 @@ class DiscoveredServers:
                 setting=address_to_set(each.kind, each.url),
             )
         return made
+
+
+async def unused_servers(
+    world: World, addresses: Container[str], providers: Container[str]
+) -> list[tuple[FoundServer, str]]:
+    """Servers that answer but are neither at one of these addresses nor of these providers, each with the setting that
+    enables it."""
+    return [
+        (each, address_to_set(each.kind, each.url))
+        for each in await discovery.look(world)
+        if each.url not in addresses and each.kind not in providers
+    ]
+
+
+def no_server(provider: str) -> ModelError:
+    """The error for a model of such a server while none is found."""
+    return ModelError(
+        ModelFault.connection,
+        f"No {provider} server answers on its default port of this machine.",
+        hint=f"Start it. {how_to_have(provider)}, if it listens elsewhere.",
+    )

@@ -39,6 +39,15 @@ class Listing:
                 raise _again(self._error)
             return self._models
 
+    async def renew(self) -> Sequence[ModelInfo]:
+        """The models as the provider lists them now. Raises ModelError, also when there is an older listing."""
+        async with self._lock:
+            await self._ask()
+            if self._error is not None:
+                raise _again(self._error)
+            assert self._models is not None
+            return self._models
+
     async def find(self, name: str, *, renew: bool = False) -> ModelInfo | None:
         """The model of this name, in any of its spellings; a listing that lacks it is renewed first.
 

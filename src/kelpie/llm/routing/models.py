@@ -1,17 +1,21 @@
 """The available models: the listing of each provider, the provider of a handle, and the management of local models.
 
-A handle is `provider/model`; only the first slash counts. Listings are cached for some minutes, so that finding a model
-needs no network; a provider that cannot be listed hides only its own models.
+The providers of the settings serve every organization; `of` adds those that one organization has added itself.
+Listings are cached for some minutes, so that finding a model needs no network; a provider that cannot be listed hides
+only its own models.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import copy
+from collections import ChainMap, OrderedDict
+from collections.abc import AsyncGenerator, Iterable, MutableMapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from kelpie.core.conversations.messages import Message, Role, Text
-from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.ids import AgentId, MessageId, OrganizationId
+from kelpie.core.models.model_providers import ModelProvider
 from kelpie.core.models.prices import parse_prices
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
@@ -32,22 +36,27 @@ from kelpie.llm.provider.interface import (
     EmbeddingProvider,
     ModelInfo,
     PayloadProvider,
+    PreparedHistory,
     PreparedMessage,
     Provider,
     Request,
 )
 from kelpie.llm.routing import response_forms
-from kelpie.llm.routing.default_model import DEMO, NOTHING_SET_UP, DefaultModel, preferred
-from kelpie.llm.routing.discovered_servers import DiscoveredServers
+from kelpie.llm.routing.default_model import DefaultModel, default_model
+from kelpie.llm.routing.discovered_servers import DiscoveredServers, no_server, unused_servers
+from kelpie.llm.routing.embedding_listing import check_it_chats, embeddings_of
 from kelpie.llm.routing.fallback import FallbackChain
+from kelpie.llm.routing.handles import LETTA_FREE, split, unknown
 from kelpie.llm.routing.model_listing import Listing, spellings
-from kelpie.llm.routing.provider_report import ProviderReport, hidden_models, report_on
+from kelpie.llm.routing.own_providers import OwnProviders, ReadProviders
+from kelpie.llm.routing.provider_report import ProviderReport, report_on
 from kelpie.llm.routing.providers import (
     ALL_OFFERS,
+    RESERVED_NAMES,
     ConfiguredProvider,
-    address_to_set,
     fallbacks,
     how_to_have,
+    limits_own_money,
     listed_prices,
     make_found,
     make_providers,
@@ -56,17 +65,20 @@ from kelpie.llm.wire.image_visibility import in_sight
 from kelpie.observe import logs
 from kelpie.world.world import World
 
-HANDLES_TOLD_MAX = 50
 OWN = "kelpie"  # the provider that is built in
-LETTA_FREE = "letta/letta-free"  # in old examples and agent files: a model and an embedding model of every Letta server
 CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
+ORGANIZATIONS_MAX = 10_000  # whose own providers are held ready
 
 _log = logs.get("llm")
 
 
 class Models:
-    """All providers of this server. Raises ConfigurationError when a provider's settings are wrong."""
+    """The models of this server's providers and, where `of` made it, of one organization's own.
+
+    `read_own` finds the stored providers of an organization; without it there are none. Raises ConfigurationError when
+    a provider's settings are wrong.
+    """
 
     def __init__(
         self,
@@ -74,7 +86,13 @@ class Models:
         settings: Settings,
         providers: Sequence[Provider] | None = None,
         share: OrganizationShare | None = None,
+        read_own: ReadProviders | None = None,
     ) -> None:
+        self._server = self  # the one without an organization, which finds local servers for all
+        self._read_own = read_own
+        self._own: OwnProviders | None = None
+        self._organizations: OrderedDict[str, Models] = OrderedDict()
+        self._spent: dict[tuple[str, str], list[tuple[Micros, int]]] = {}  # by organization and provider
         self._world = world
         self._settings = settings
         own_prices = parse_prices(PRICES_VARIABLE, settings.model_prices)
@@ -84,20 +102,90 @@ class Models:
             if providers is None
             else [ConfiguredProvider(provider) for provider in providers]
         )
-        self._listings: dict[str, Listing] = {}
-        self._chat: dict[str, ChatProvider] = {}
+        self._listings: MutableMapping[str, Listing] = {}
+        self._chat: MutableMapping[str, ChatProvider] = {}
         self._limiters: dict[str, Limiter] = {}
         for each in made:
             self._add(each)
         self._fallbacks = fallbacks(settings, tuple(self._listings))
         self._discovered: DiscoveredServers | None = None
         self._found: set[str] = set()  # providers that no setting names
+        self._limits_own_money = limits_own_money(settings)
         if providers is None and settings.discover_models and len(made) == 1:
 
             def make(found: FoundServer) -> ConfiguredProvider:
                 return make_found(world, settings, self.prices, share, found.kind, found.url)
 
             self._discovered = DiscoveredServers(world, make, settings.model_listing_retry_s)
+
+    def of(self, organization: OrganizationId | str) -> "Models":
+        """The models that one organization can use: those of this server, and those of its own providers."""
+        server = self._server
+        if server._read_own is None or not organization:
+            return server
+        found = server._organizations.get(organization)
+        if found is None:
+            found = server._organizations[organization] = server._with_own(OrganizationId(organization))
+            if len(server._organizations) > ORGANIZATIONS_MAX:
+                server._organizations.popitem(last=False)  # its connections close when they are idle
+        else:
+            server._organizations.move_to_end(organization)
+        return found
+
+    def _with_own(self, organization: OrganizationId) -> "Models":
+        assert self._read_own is not None
+        own = OwnProviders(self._world, self._settings, self.prices, organization, self._read_own, self._spent_before)
+        made = copy.copy(self)
+        made._own = own
+        made.prices = own.prices
+        made._listings = ChainMap(own.listings, self._listings)
+        made._chat = ChainMap(own.chat, self._chat)
+        return made
+
+    def _spent_before(self, organization: OrganizationId, provider: str) -> Sequence[tuple[Micros, int]]:
+        return self._spent.get((organization, provider), ())
+
+    async def load(self, *handles: str) -> None:
+        """Reads the organization's own providers, if one of these handles may be of them; without a handle, always.
+
+        What is known of them is as new as this call. Raises StorageError.
+        """
+        if self._own is not None and (not handles or any(not self.is_shared(each) for each in handles)):
+            await self._own.load()
+
+    async def open(self) -> None:
+        """Reads the organization's own providers, unless they were read before, so that `known` knows their models.
+
+        Raises StorageError.
+        """
+        if self._own is not None and not self._own.opened:
+            await self._own.load()
+
+    def is_shared(self, handle: str) -> bool:
+        """True if a model can only be of a provider that all organizations share."""
+        provider = handle.partition("/")[0]
+        return provider in RESERVED_NAMES or provider in self._server._listings
+
+    def is_own(self, provider: str) -> bool:
+        """True for a provider that the organization has added itself."""
+        return self._own is not None and provider in self._own.listings
+
+    async def try_own(self, provider: ModelProvider) -> None:
+        """Asks a provider for its models, stored or not, and caches nothing. Raises InvalidInput, ModelError."""
+        assert self._own is not None
+        made = self._own.made(provider).provider
+        try:
+            await made.models()
+        finally:
+            await made.close()
+
+    async def renew(self, provider: str) -> None:
+        """Asks one of the organization's own providers for its models again. Raises NotFound, ModelError."""
+        await self.load()
+        listing = self._listings.get(provider)
+        if listing is None:
+            raise NotFound("Provider", provider[:80])
+        await listing.renew()
 
     def _add(self, made: ConfiguredProvider) -> None:
         name, settings = made.provider.name, self._settings
@@ -107,22 +195,24 @@ class Models:
             self._limiters[name] = made.limited.limiter
 
     async def discover(self, handle: str = "") -> None:
-        """Looks for model servers on this machine, if no provider is set up and the handle is of none that is known.
+        """Reads the organization's own providers, and looks for model servers on this machine, if no provider is set up
+        and the handle is of none that is known.
 
-        Raises ModelError when the handle is of such a server and none answers.
+        Raises StorageError, and ModelError when the handle is of such a server and none answers.
         """
+        await self.load(*((handle,) if handle else ()))
+        await self.search_servers(handle)
+
+    async def search_servers(self, handle: str = "") -> None:
+        """Looks for model servers on this machine, as `discover` does. Raises ModelError as it does."""
         provider = handle.partition("/")[0]
         if self._discovered is None or provider in self._listings:
             return
         for each in await self._discovered.new():
             self._found.add(each.provider.name)
-            self._add(each)
+            self._server._add(each)
         if provider not in self._listings and provider in discovery.KINDS:
-            raise ModelError(
-                ModelFault.connection,
-                f"No {provider} server answers on its default port of this machine.",
-                hint=f"Start it. {how_to_have(provider)}, if it listens elsewhere.",
-            )
+            raise no_server(provider)
 
     async def nearby(self) -> list[tuple[FoundServer, str]]:
         """Model servers that answer on this machine but are not in use, because other providers are set up; each with
@@ -130,38 +220,29 @@ class Models:
         if self._discovered is not None or not self._settings.discover_models:
             return []
         used = {each.endpoint for each in await self.report()}
-        return [
-            (each, address_to_set(each.kind, each.url))
-            for each in await discovery.look(self._world)
-            if each.url not in used and each.kind not in self._listings
-        ]
+        return await unused_servers(self._world, used, self._listings)
 
     async def default(self) -> DefaultModel:
         """The default model for new agents. Raises ModelError when the provider that would give it fails."""
         if self._settings.default_model is not None:
             return DefaultModel(self._settings.default_model)
         await self.discover()
-        without: list[str] = []
-        for offer in ALL_OFFERS:
-            listing = self._listings.get(offer.name)
-            if listing is None:
-                continue
-            try:
-                models = await listing.models()
-            except ModelError as error:
-                raise _no_default(error) from error
-            if chosen := preferred(offer.name, models):
-                return DefaultModel(chosen.handle)
-            without.append(offer.name)
-        if not without:
-            return DefaultModel(DEMO, NOTHING_SET_UP)
-        return DefaultModel(DEMO, f"no model of {' or '.join(without)} can chat; `kelpie doctor` shows more")
+        return await default_model(self._listings, self._own_types())
+
+    def _own_types(self) -> dict[str, str]:
+        """The organization's own providers, oldest first, with their types."""
+        return {} if self._own is None else self._own.types
 
     async def report(self) -> list[ProviderReport]:
         """Every provider with its models, offered and hidden, or its error."""
         await self.discover()
         return list(
-            await asyncio.gather(*(report_on(each, found=name in self._found) for name, each in self._listings.items()))
+            await asyncio.gather(
+                *(
+                    report_on(each, found=name in self._found, own=self.is_own(name))
+                    for name, each in self._listings.items()
+                )
+            )
         )
 
     @property
@@ -175,11 +256,17 @@ class Models:
 
     async def embeddings(self) -> list[EmbeddingInfo]:
         """Every available embedding model; a provider that fails is logged and left out."""
-        await self.discover()
+        await self.load()
+        return await self.known_embeddings()
+
+    async def known_embeddings(self) -> list[EmbeddingInfo]:
+        """The same, for showing what others use: the organization's own providers are as they were last read."""
+        await self.open()
+        await self.search_servers()
         found: list[EmbeddingInfo] = []
         for name, listing in self._listings.items():
             try:
-                found += await _embeddings(listing)
+                found += await embeddings_of(listing)
             except ModelError as error:
                 _log.warning(
                     "embedding_model_list_failed",
@@ -196,19 +283,19 @@ class Models:
         """
         if handle == LETTA_FREE:
             handle = (await self.default()).handle
-        provider_name, name = _split("model", handle)
+        provider_name, name = split("model", handle)
         await self.discover(handle)
         listing = self._listings.get(provider_name)
         found = await listing.find(name) if listing else None
         if found is None and listing is not None:
-            await _check_it_chats(listing, handle, name)
+            await check_it_chats(listing, handle, name)
         local = _local(listing.provider) if listing else None
         if found is None and listing is not None and local is not None and local.pull_missing and local.command(name):
             _log.info("model_pull_started", "Pulling a missing model", handle=handle)
             await local.fetch(name)
             found = await listing.find(name, renew=True)
         if found is None:
-            raise _unknown(handle, [model.handle for model in await self.all()], local)
+            raise unknown(handle, [model.handle for model in await self.all()], local)
         return found
 
     def known(self, handle: str) -> ModelInfo | None:
@@ -224,15 +311,15 @@ class Models:
         """
         if handle == LETTA_FREE:
             handle = self._settings.default_embedding or await self.own_embedding() or handle
-        provider_name, name = _split("embedding", handle)
+        provider_name, name = split("embedding", handle)
         await self.discover(handle)
         listing = self._listings.get(provider_name)
         if listing is not None:
             names = spellings(listing.provider, name)
-            by_name = {info.name: info for info in await _embeddings(listing, names)}
+            by_name = {info.name: info for info in await embeddings_of(listing, names)}
             if found := next((by_name[one] for one in names if one in by_name), None):
                 return found
-        raise _unknown(handle, [info.handle for info in await self.embeddings()], None)
+        raise unknown(handle, [info.handle for info in await self.embeddings()], None)
 
     async def own_embedding(self) -> str | None:
         """The handle of the embedding model on this machine, if it is installed."""
@@ -302,16 +389,19 @@ class Models:
     @property
     def counts_money(self) -> bool:
         """True if any provider has a limit on money, so that `remember` is needed."""
-        return any(limiter.bounds.dollars for limiter in self._limiters.values())
+        return self._limits_own_money or any(limiter.bounds.dollars for limiter in self._limiters.values())
 
-    def remember(self, spent: Iterable[tuple[str, Micros, int]]) -> None:
-        """Counts the cost of models before this server started (handle, time, millionths of a dollar), oldest first: a
-        restart must not reset the limits on money."""
+    def remember(self, spent: Iterable[tuple[str, str, Micros, int]]) -> None:
+        """Counts the cost of models before this server started (organization, handle, time, millionths of a dollar),
+        oldest first: a restart must not reset the limits on money."""
         now = self._world.clock.now()
-        for handle, at, micros in spent:
-            limiter = self._limiters.get(handle.partition("/")[0])
+        for organization, handle, at, micros in spent:
+            provider = handle.partition("/")[0]
+            limiter = self._limiters.get(provider)
             if limiter is not None:
                 limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
+            elif self._limits_own_money and not self.is_shared(handle):
+                self._spent.setdefault((organization, provider), []).append((at, micros))
 
     async def all(self) -> list[ModelInfo]:
         """Every available chat model; a provider that fails is logged and left out."""
@@ -333,12 +423,16 @@ class Models:
         return [model for report in reports for model in report.models]
 
     async def close(self) -> None:
-        for listing in self._listings.values():
+        for each in self._organizations.values():
+            if each._own is not None:
+                await each._own.close()
+        for listing in self._server._listings.values():
             await listing.provider.close()
 
     def _fit(self, handle: str, request: Request) -> Request:
         """The request in the form that this model accepts: its images, and the response format."""
-        pictures = any(row.pictures for row in request.messages)
+        rows = request.messages
+        pictures = any(row.pictures for row in (rows.unsettled if isinstance(rows, PreparedHistory) else rows))
         if not pictures and not request.options.get(response_forms.OPTION):
             return request
         info = self.known(handle)
@@ -348,10 +442,10 @@ class Models:
         return response_forms.formed(request, able=able)
 
     def _find(self, handle: str) -> tuple[Provider, str]:
-        provider_name, model_name = _split("model", handle)
+        provider_name, model_name = split("model", handle)
         listing = self._listings.get(provider_name)
         if listing is None:
-            raise _unknown(handle, [f"{name}/..." for name in self._listings], None)
+            raise unknown(handle, [f"{name}/..." for name in self._listings], None)
         return listing.provider, model_name
 
     def _find_chat(self, handle: str) -> tuple[ChatProvider, str]:
@@ -369,53 +463,5 @@ class Models:
         return local, name
 
 
-async def _embeddings(listing: Listing, only: Sequence[str] | None = None) -> Sequence[EmbeddingInfo]:
-    """The embedding models of a provider, or those of these names. Raises ModelError."""
-    local = _local(listing.provider)
-    if local is None:
-        return [each for each in await listing.provider.embeddings() if only is None or each.name in only]
-    await listing.models()  # it caches for a while that a server does not answer
-    return await local.embeddings(only)
-
-
-async def _check_it_chats(listing: Listing, handle: str, name: str) -> None:
-    """Raises InvalidInput for a model that exists and cannot chat."""
-    names = spellings(listing.provider, name)
-    found = next((each for each in hidden_models(listing.provider) if each.name in names), None)
-    if (found is not None and found.embeds) or (found is None and await _embeddings(listing, names)):
-        use = "use it as the embedding of an agent or archive"
-        raise InvalidInput("model", f"{handle[:200]} is an embedding model and cannot chat; {use}")
-    if found is not None:
-        raise InvalidInput("model", f"{handle[:200]} cannot chat: {found.reason}")
-
-
-def _no_default(error: ModelError) -> ModelError:
-    """The failure of the provider that would give the default model, with the other way to make an agent."""
-    other = "Or name a model: kelpie/demo works without a provider."
-    hint = f"{error.hint} {other}" if error.hint else other
-    return ModelError(error.kind, error.message, detail=error.detail, hint=hint, retry_after_s=error.retry_after_s)
-
-
 def _local(provider: Provider) -> LocalServer | None:
     return provider if isinstance(provider, LocalServer) else None
-
-
-def _split(field: str, handle: str) -> tuple[str, str]:
-    provider, slash, model = handle.partition("/")
-    if not (provider and slash and model):
-        raise InvalidInput(field, f"'{handle[:80]}' is not a handle of the form provider/model, such as kelpie/demo")
-    return provider, model
-
-
-def _unknown(handle: str, known: Sequence[str], local: LocalServer | None) -> NotFound:
-    more = ", ..." if len(known) > HANDLES_TOLD_MAX else ""
-    text = f"Handle {handle[:200]} not found, must be one of [{', '.join(known[:HANDLES_TOLD_MAX])}{more}]"
-    provider, _, name = handle.partition("/")
-    set_up = any(one.startswith(f"{provider}/") for one in known)
-    if local is not None and (command := local.command(name)):
-        text += f". Type `{command[:200]}`, or set KELPIE_PULL_MISSING_MODELS=true"
-    elif not set_up and any(offer.name == provider for offer in ALL_OFFERS):
-        text += f". {how_to_have(provider)}"
-    error = NotFound("Handle", handle)
-    error.args = (text,)
-    return error

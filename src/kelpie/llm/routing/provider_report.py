@@ -20,11 +20,12 @@ class ProviderReport:
     hidden: tuple[HiddenModel, ...] = ()
     error: ModelError | None = None
     endpoint: str | None = None
+    own: bool = False  # true if the organization has added it
     setting: str | None = None  # for a local server that Kelpie found by itself: the setting that would name it
 
 
-async def report_on(listing: Listing, *, found: bool) -> ProviderReport:
-    """The report on one provider; `found` says that no setting names it."""
+async def report_on(listing: Listing, *, found: bool, own: bool = False) -> ProviderReport:
+    """The report on one provider; `found` says that no setting names it, `own` that an organization has added it."""
     provider = listing.provider
     server: str | None = None
     try:
@@ -36,7 +37,8 @@ async def report_on(listing: Listing, *, found: bool) -> ProviderReport:
     if isinstance(provider, LocalServer):
         server, endpoint = provider.server, provider.address
     setting = address_to_set(provider.name, endpoint) if found and endpoint else None
-    return ProviderReport(provider.name, server, tuple(models), hidden_models(provider), error, endpoint, setting)
+    hidden = hidden_models(provider)
+    return ProviderReport(provider.name, server, tuple(models), hidden, error, endpoint, own, setting)
 
 
 def hidden_models(provider: Provider) -> tuple[HiddenModel, ...]:

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.models import ollama_host
+from kelpie.core.models.model_providers import ModelProvider, ProviderAccess, check_access
 from kelpie.core.models.provider_limits import ProviderLimits, parse_handles, parse_limits
+from kelpie.core.models.provider_types import PROVIDER_TYPES, ProviderType
 from kelpie.core.settings.settings import Settings
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.catalog.price_list import Prices
@@ -45,11 +47,11 @@ OFFERS = (
     Offer("openai", "openai", "OPENAI_API_KEY", url_variable="OPENAI_BASE_URL"),
     Offer("anthropic", "anthropic", "ANTHROPIC_API_KEY", url_variable="ANTHROPIC_BASE_URL"),
     Offer("azure", "azure", "AZURE_API_KEY", url_variable="AZURE_BASE_URL"),
-    Offer("groq", "hosted", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
-    Offer("together", "hosted", "TOGETHER_API_KEY", "https://api.together.xyz/v1"),
-    Offer("deepseek", "hosted", "DEEPSEEK_API_KEY", "https://api.deepseek.com/v1"),
-    Offer("xai", "hosted", "XAI_API_KEY", "https://api.x.ai/v1"),
-    Offer("openrouter", "hosted", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"),
+    Offer("groq", "hosted", "GROQ_API_KEY", PROVIDER_TYPES["groq"].url),
+    Offer("together", "hosted", "TOGETHER_API_KEY", PROVIDER_TYPES["together"].url),
+    Offer("deepseek", "hosted", "DEEPSEEK_API_KEY", PROVIDER_TYPES["deepseek"].url),
+    Offer("xai", "hosted", "XAI_API_KEY", PROVIDER_TYPES["xai"].url),
+    Offer("openrouter", "hosted", "OPENROUTER_API_KEY", PROVIDER_TYPES["openrouter"].url),
 )
 LOCAL_OFFERS = (
     Offer("ollama", "ollama", "OLLAMA_BASE_URL"),
@@ -59,14 +61,20 @@ LOCAL_OFFERS = (
     Offer("localai", "localai", "LOCALAI_BASE_URL"),
 )
 ALL_OFFERS = (*OFFERS, *LOCAL_OFFERS)
+OWN_LIMITS = "byok"  # in the limits: every provider that an organization adds
+# Names that no organization can give to a provider: the first part of a handle says whose it is.
+RESERVED_NAMES = frozenset({*(offer.name for offer in ALL_OFFERS), "kelpie", "letta", OWN_LIMITS})
 
 
 class HostedProvider(OpenAIChat):
     """A hosting service with OpenAI's protocol under its own name."""
 
-    def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits) -> None:
+    def __init__(
+        self, world: World, endpoint: Endpoint, limits: RetryLimits, kind: str | None = None, name_prefix: str = ""
+    ) -> None:
         super().__init__(world, endpoint, limits)
-        self.kind = endpoint.provider
+        self.kind = kind or endpoint.provider
+        self.name_prefix = name_prefix
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
         """None: their models are not OpenAI's, and of unknown size."""
@@ -109,6 +117,62 @@ def make_found(
     assert endpoint is not None
     limiter = _limiter(offer.name, _bounds(settings), settings, share)
     return _within(_maker(world, offer, endpoint, settings), limiter, prices, settings, world.random)
+
+
+def make_own(
+    world: World, settings: Settings, prices: Prices, provider: ModelProvider, limiter: Limiter | None
+) -> ConfiguredProvider:
+    """The provider that an organization added. Raises InvalidInput, ConfigurationError."""
+    access = provider.access
+    check_access(access, private=settings.provider_private)
+    kind = PROVIDER_TYPES[access.provider_type]
+    endpoint = Endpoint(
+        provider.name,
+        access.base_url or kind.url or "",
+        access.api_key,
+        f"the api_key of the provider {provider.name}",
+        f"the base_url of the provider {provider.name}",
+        api_version=access.api_version,
+        window_unknown=settings.context_window_unknown,
+        output_tokens=settings.output_tokens,
+        public=not settings.provider_private,
+        own=True,
+    )
+    make = _own_maker(world, kind, endpoint)
+    return _within(make, limiter, prices, settings, world.random, own=True)
+
+
+def own_limiter(provider: ModelProvider, settings: Settings) -> Limiter | None:
+    """The limits of a provider that an organization added: it shares them with no other organization."""
+    return _limiter(OWN_LIMITS, _bounds(settings), settings, None, provider.name)
+
+
+def limits_own_money(settings: Settings) -> bool:
+    """True if the providers that organizations add have a limit on money."""
+    bounds = _bounds(settings).get(OWN_LIMITS)
+    return bounds is not None and bounds.dollars is not None
+
+
+def own_price_list(access: ProviderAccess) -> str:
+    """The provider whose prices hold for one that an organization added; "" when they are not known."""
+    kind = PROVIDER_TYPES[access.provider_type]
+    if kind.protocol == "local":
+        return kind.server
+    maker = _MAKERS.get(kind.name)
+    return kind.name if maker is not None and _is_at(access.base_url or kind.url or "", maker) else ""
+
+
+def _own_maker(world: World, kind: ProviderType, endpoint: Endpoint) -> Callable[[RetryLimits], Provider]:
+    match kind.protocol:
+        case "local":
+            speaks = replace(endpoint, speaks=f"a server such as {kind.server}")
+            return lambda limits: LocalServer(world, speaks, kind.server, limits)
+        case "hosted":
+            return lambda limits: HostedProvider(world, endpoint, limits, kind.name)
+        case "google":
+            return lambda limits: HostedProvider(world, endpoint, limits, kind.name, "models/")
+        case _:
+            return lambda limits: provider_kinds.make(kind.protocol, world, endpoint, limits)
 
 
 def listed_prices(settings: Settings) -> frozenset[str]:
@@ -191,20 +255,26 @@ def _within(
     prices: Prices,
     settings: Settings,
     random: Random,
+    *,
+    own: bool = False,
 ) -> ConfiguredProvider:
     limits = _limits(settings)
     if limiter is None:
         return ConfiguredProvider(make(limits))
     provider = make(replace(limits, attempts=1))
-    return ConfiguredProvider(provider, LimitedProvider(provider, limiter, limits, prices, random))
+    return ConfiguredProvider(provider, LimitedProvider(provider, limiter, limits, prices, random, own=own))
 
 
 def _limiter(
-    name: str, bounds: Mapping[str, ProviderLimits], settings: Settings, share: OrganizationShare | None
+    name: str,
+    bounds: Mapping[str, ProviderLimits],
+    settings: Settings,
+    share: OrganizationShare | None,
+    called: str | None = None,
 ) -> Limiter | None:
-    """None for a provider without limits."""
+    """None for a provider without limits. `called` is its name in messages, if it is another."""
     found = bounds.get(name)
-    return None if found is None else Limiter(name, found, settings.provider_wait_s, share)
+    return None if found is None else Limiter(called or name, found, settings.provider_wait_s, share)
 
 
 def _limits(settings: Settings) -> RetryLimits:
@@ -223,7 +293,7 @@ def _limits(settings: Settings) -> RetryLimits:
 
 def _bounds(settings: Settings) -> dict[str, ProviderLimits]:
     bounds = parse_limits(LIMITS_VARIABLE, settings.provider_limits)
-    known = {offer.name for offer in ALL_OFFERS}
+    known = {OWN_LIMITS, *(offer.name for offer in ALL_OFFERS)}
     for name in bounds:
         if name not in known:
             raise ConfigurationError(LIMITS_VARIABLE, how_to_have(name))

@@ -26,8 +26,8 @@ from kelpie.llm.provider.interface import (
 )
 from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 from kelpie.llm.wire.http_channel import Channel, PatientStream
-from kelpie.llm.wire.sse_reader import EventReader, ServerEvent
 from kelpie.observe import logs
+from kelpie.world.http.event_stream import EventReader, ServerEvent
 from kelpie.world.world import World
 
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
@@ -136,18 +136,18 @@ class Exchange:
                     async for delta in deltas:
                         yield delta
             else:
-                for delta in await self._whole(request, response, assembly):
+                received = await self._channel.read(response)
+                for delta in self._whole(request, response, received, assembly):
                     yield delta
-                received = response.content
         try:
             reply = assembly.reply()
         except Unreadable as error:
             raise provider_errors.unreadable(self._endpoint, str(error), "") from None
         yield replace(reply, exchanged=ExchangeRecord(body, received))
 
-    async def _whole(self, request: Request, response: httpx.Response, assembly: Assembly) -> list[Delta]:
+    def _whole(self, request: Request, response: httpx.Response, body: bytes, assembly: Assembly) -> list[Delta]:
         """Reads a reply in one piece; a server may send one although a stream was requested."""
-        data = await self._channel.read_json(response)
+        data = self._channel.object_in(response, body)
         if data.get("error"):
             raise provider_errors.complained(self._endpoint, data, model=request.model)
         try:

@@ -1,10 +1,12 @@
 """JSON encoder for providers: fast, and never a failed turn for text that is not quite Unicode."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
+
+from kelpie.llm.provider.interface import PreparedHistory, PreparedMessage
 
 
 def dumps(value: object) -> bytes:
@@ -24,7 +26,29 @@ def kept(values: Iterable[object]) -> bytes:
     return bytes(memoryview(b",".join(map(dumps, values))))
 
 
-def array(pieces: list[bytes]) -> orjson.Fragment:
+def joined_history(
+    rows: Sequence[PreparedMessage], wire: str, encode: Callable[[PreparedMessage], bytes], *, keep: bool
+) -> list[bytes | bytearray]:
+    """The rows as pieces of JSON, for formats in which no row depends on another. What was joined for an earlier prompt
+    is one piece. Without `keep`, a row that is part of it gives up its own copy.
+    """
+    if not isinstance(rows, PreparedHistory):
+        return [encoded for row in rows if (encoded := encode(row))]
+    beginning, new = rows.beginning(wire), rows.unencoded(wire)
+    added = b",".join([encoded for row in new if (encoded := encode(row))])
+    if added:
+        if beginning.closed:
+            beginning.closed += b","
+        beginning.closed += added
+    beginning.count = rows.settled
+    if not keep:
+        for row in new:
+            row.wire.pop(wire, None)
+    rest = [encoded for row in rows.unsettled if (encoded := encode(row))]
+    return [beginning.closed, *rest] if beginning.closed else list(rest)
+
+
+def array(pieces: Sequence[bytes | bytearray]) -> orjson.Fragment:
     """A JSON array of pieces that are JSON already."""
     return orjson.Fragment(b"[" + b",".join(pieces) + b"]")
 

@@ -30,7 +30,7 @@ from kelpie.search.text.unsealed_items import CachedUnsealedItems
 from kelpie.world.database import remembered
 
 ENOUGH, SCORED_MAX = 500, 5_000  # items that the rarer words of a query bring: at least, and then not more than
-K1, B = 1.2, 0.75
+K1, B = 0.9, 0.4  # how soon a repeated word stops to count, and how much a long text counts less (decision 0016)
 HELD_BYTES_MAX = 32 * 1024 * 1024
 _CHUNK = 500
 
@@ -47,6 +47,7 @@ class Part:
 
     members: Members
     held: Mapping[int, PostingList]  # without the words that no item contains
+    counts: Mapping[int, int]  # of the items that contain each of them
 
 
 class TextIndexCache:
@@ -66,10 +67,26 @@ class ScoredItems:
     scores: NDArray[np.float32]
     whole: NDArray[np.bool_]
     is_cut: bool = False  # true if there are more that contain only common words
+    ideal: float = 1.0  # the score of an item of mean length that contains every word once
 
     @property
     def size(self) -> int:
         return self.numbers.size
+
+    def of(self, checksums: Mapping[int, int]) -> dict[int, float]:
+        """The scores of the items with these numbers, if their words have these checksums."""
+        if not self.size:
+            return {}
+        wanted = np.fromiter(checksums, np.int64, len(checksums))
+        if (self.numbers[1:] > self.numbers[:-1]).all():  # as they are unless an item was written anew
+            at = np.searchsorted(self.numbers, wanted)
+            at = at[at < self.size]
+        else:
+            at = np.flatnonzero(np.isin(self.numbers, wanted))
+        columns = (self.numbers[at].tolist(), self.checksums[at].tolist(), self.scores[at].tolist())
+        return {
+            number: score for number, written, score in zip(*columns, strict=True) if checksums.get(number) == written
+        }
 
     def best(self, most: int) -> list[tuple[int, int, float, bool]]:
         """The best, or more if several have the same score: items with every word first; of equals, the older one."""
@@ -98,7 +115,8 @@ def parts(tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any], 
 
 
 def _part(members: Members, held: Mapping[int, PostingList]) -> Part:
-    return Part(members, {word: each for word, each in held.items() if each.size})
+    counts = {word: count for word, each in held.items() if (count := each.size)}
+    return Part(members, {word: held[word] for word in counts}, counts)
 
 
 def _sealed(tx: Connection, rows: Sequence[Any], words: Sequence[int]) -> list[Part]:
@@ -173,21 +191,29 @@ def _is_whole(stored: bytes, checksum: int, number: int) -> bool:
 _NOTHING = ScoredItems(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32), np.empty(0, np.bool_))
 
 
-def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool) -> ScoredItems:
+def scored(
+    found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool, besides: Container[int] = ()
+) -> ScoredItems:
     """All items that contain a word. With `cut`, very common words match no items by themselves, and only add to the
-    score of items with a rarer one."""
+    score of items with a rarer one. The words `besides` are not expected of the ideal item."""
     if not found:
         return _NOTHING
-    holding = {word: sum(part.held[word].size for part in found if word in part.held) for word in words}
+    holding = {word: sum(part.counts.get(word, 0) for part in found) for word in words}
     bringing = _rarer(holding, most) if cut else set(words)
     total = sum(part.members.numbers.size for part in found)
     mean = max(sum(part.members.words for part in found) / total, 1.0)
     worth = {word: log1p((total - count + 0.5) / (count + 0.5)) for word, count in holding.items()}
     pieces = [piece for part in found if (piece := _piece(part, worth, bringing, mean)) is not None]
     if not pieces:
-        return replace(_NOTHING, is_cut=len(bringing) < len(words))
+        return replace(_NOTHING, is_cut=len(bringing) < len(words), ideal=_ideal(worth, besides))
     numbers, checksums, scores, hits = (np.concatenate(each) for each in zip(*pieces, strict=True))
-    return ScoredItems(numbers, checksums, scores, hits == len(words), len(bringing) < len(words))
+    is_cut = len(bringing) < len(words)
+    return ScoredItems(numbers, checksums, scores, hits == len(words), is_cut, _ideal(worth, besides))
+
+
+def _ideal(worth: Mapping[int, float], besides: Container[int]) -> float:
+    expected = sum(value for word, value in worth.items() if word not in besides)
+    return expected or sum(worth.values())
 
 
 def _rarer(holding: Mapping[int, int], most: int) -> set[int]:

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
-from sqlalchemy import Connection, Executable, bindparam, delete, false, select
+from sqlalchemy import Connection, bindparam, delete, false, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from kelpie.search.item_lookup import Lookup, Only
+from kelpie.search.item_lookup import Lookup, Only, There
 from kelpie.search.tables import search_items
 from kelpie.search.text import segment_queue, tokenizer
+from kelpie.world.statements import Prepared
 
 Kind: TypeAlias = Literal["message", "passage", "tool", "fact"]
 
@@ -29,6 +30,7 @@ class Match(NamedTuple):
     item_id: str
     score: float  # BM25: more is better
     whole: bool  # true if it contains every word of the query
+    number: int = 0
 
 
 # --- in and out -----------------------------------------------------------------------------------------------------
@@ -39,18 +41,22 @@ def index(tx: Connection, kind: Kind, scope: str, item_id: str, text: str) -> No
     index_many(tx, kind, scope, {item_id: text})
 
 
-def index_many(tx: Connection, kind: Kind, scope: str, texts: Mapping[str, str]) -> None:
-    """Indexes items by their texts, in one statement however many there are."""
+Places = Mapping[str, tuple[str | None, int | None]]  # of items, by their ids: the thread of each, and its place in it
+_BY_ITSELF = (None, None)
+
+
+def index_many(tx: Connection, kind: Kind, scope: str, texts: Mapping[str, str], places: Places | None = None) -> None:
+    """Indexes items by their texts, in one statement however many there are. Without a place an item has no
+    neighbours."""
     if not texts:
         return
-    packed = {item_id: tokenizer.packed(text) for item_id, text in texts.items()}
-    tx.execute(
-        _PUT[tx.dialect.name],
-        [
-            {"kind": kind, "scope": scope, "item_id": item_id, "loose": True, "words": each, "checksum": crc32(each)}
-            for item_id, each in packed.items()
-        ],
-    )
+    rows: list[dict[str, Any]] = []
+    for item_id, text in texts.items():
+        words = tokenizer.packed(text)
+        thread, place = (places or {}).get(item_id, _BY_ITSELF)
+        row = {"kind": kind, "scope": scope, "item_id": item_id, "loose": True, "words": words}
+        rows.append({**row, "checksum": crc32(words), "thread": thread, "place": place})
+    _PUT[tx.dialect.name].run_many(tx, rows)
     segment_queue.grown(tx, kind, scope, texts)
 
 
@@ -79,10 +85,11 @@ def remove_numbers(tx: Connection, numbers: Sequence[int]) -> None:
     tx.execute(_DROP_NUMBERED, {"numbers": list(numbers)})
 
 
-def _put(of_dialect: Any) -> Executable:
-    put = of_dialect(search_items)
-    replaced = {name: put.excluded[name] for name in ("scope", "loose", "words", "checksum")}
-    return put.on_conflict_do_update(index_elements=["kind", "item_id"], set_=replaced)
+def _put(of_dialect: Any) -> Prepared:
+    written = ("kind", "scope", "item_id", "loose", "words", "checksum", "thread", "place")
+    put = of_dialect(search_items).values({name: bindparam(name) for name in written})
+    replaced = {name: put.excluded[name] for name in ("scope", "loose", "words", "checksum", "thread", "place")}
+    return Prepared(put.on_conflict_do_update(index_elements=["kind", "item_id"], set_=replaced))
 
 
 _I = search_items.c
@@ -111,39 +118,70 @@ def search(
     A query without words finds nothing; very common words count only for the score of items with a rarer one, unless
     these find too little. Without a scope, `only` must limit the owners of the items, and name the scopes.
     """
-    return matches(Lookup(tx, kind, scope, only), query, limit, offset)
+    return TextQuery(Lookup(tx, kind, scope, only), query, offset + limit).matches()[offset:]
 
 
-def matches(lookup: Lookup, query: str, limit: int, offset: int = 0) -> list[Match]:
-    """The same, for a search that shares its item lookup."""
-    asked = tokenizer.asked(query)
-    if not asked:
-        return []
-    bm25 = importlib.import_module("kelpie.search.text.bm25")  # it needs numpy
-    parts = bm25.parts(lookup.tx, lookup.scopes, lookup.bound, asked)
-    most, found = offset + limit, list[Match]()
-    for cut in (True, False):
-        scored = bm25.scored(parts, asked, most, cut=cut)
-        found = _there(lookup, scored, most)
-        if len(found) >= most or not scored.is_cut:
-            break
-    return found[offset:most]
+_Best = tuple[int, int, float, bool]  # of an item: number, checksum, score, and whether it contains every word
 
 
-def _there(lookup: Lookup, scored: Any, most: int) -> list[Match]:
-    """The best of the scored items that exist, are in scope, and meet the condition."""
-    found: dict[int, Match] = {}
-    looked, more = 0, most + LOOKED_AT
-    while len(found) < most and looked < scored.size:
-        best = scored.best(looked + more)[looked:]
-        for start in range(0, len(best), LOOKED_AT_MAX):
-            piece = best[start : start + LOOKED_AT_MAX]
-            there = lookup.of([number for number, *_ in piece])
-            for number, checksum, score, whole in piece:
-                item, written = there.get(number, _NOT_THERE)
-                if written == checksum and number not in found:
-                    found[number] = Match(item, score, whole)
-            if len(found) >= most:
-                break
-        looked, more = looked + len(best), scored.size
-    return list(found.values())[:most]
+class TextQuery:
+    """A query by words, for so many matches at most. What the index says of items is known at once; `matches` checks
+    that they exist. An item need not contain the words of `besides`, which are a part of the query."""
+
+    def __init__(self, lookup: Lookup, query: str, most: int, besides: str = "") -> None:
+        self._lookup = lookup
+        self._most = most
+        self._asked = tokenizer.asked(query)
+        self._besides = frozenset(tokenizer.numbers(besides)) if besides else frozenset[int]()
+        self._parts: Any = None
+        self._scored: Any = None
+        self._best: list[_Best] = []
+        if self._asked:
+            self._bm25: Any = importlib.import_module("kelpie.search.text.bm25")  # it needs numpy
+            self._parts = self._bm25.parts(lookup.tx, lookup.scopes, lookup.bound, self._asked)
+            self._score(cut=True)
+
+    @property
+    def likely(self) -> list[tuple[int, float]]:
+        """The numbers of the best items, and how much of the query each contains; also of those that do not exist any
+        more or may not be found."""
+        return [(number, score / self._scored.ideal) for number, _, score, _ in self._best[: self._most]]
+
+    def matches(self) -> list[Match]:
+        """The best items that exist, are in scope, and meet the condition."""
+        if self._scored is None:
+            return []
+        found = self._there()
+        if len(found) < self._most and self._scored.is_cut:
+            self._score(cut=False)
+            found = self._there()
+        return found
+
+    def _score(self, *, cut: bool) -> None:
+        self._scored = self._bm25.scored(self._parts, self._asked, self._most, cut=cut, besides=self._besides)
+        self._best = self._scored.best(self._most + LOOKED_AT)
+
+    def shares_of(self, there: Mapping[int, There]) -> dict[int, float]:
+        """How much of the query each of these items contains, of those that contain a word of it: 1 is an item of mean
+        length with every word once."""
+        if self._scored is None:
+            return {}
+        found = self._scored.of({number: checksum for number, (_, checksum) in there.items()})
+        return {number: score / self._scored.ideal for number, score in found.items()}
+
+    def _there(self) -> list[Match]:
+        found: dict[int, Match] = {}
+        looked, best = 0, self._best
+        while best:
+            for start in range(0, len(best), LOOKED_AT_MAX):
+                piece = best[start : start + LOOKED_AT_MAX]
+                there = self._lookup.of([number for number, *_ in piece])
+                for number, checksum, score, whole in piece:
+                    item, written = there.get(number, _NOT_THERE)
+                    if written == checksum and number not in found:
+                        found[number] = Match(item, score, whole, number)
+                if len(found) >= self._most:
+                    return list(found.values())[: self._most]
+            looked += len(best)
+            best = self._scored.best(self._scored.size)[looked:] if looked < self._scored.size else []
+        return list(found.values())

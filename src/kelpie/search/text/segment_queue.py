@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Collection, Sequence
 from zlib import crc32
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
+from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, select, true, update
 
 from kelpie.search.tables import search_items, search_postings, search_segments, search_unordered
 
@@ -33,7 +33,12 @@ _LOSE = (
 _WASTED = select(_S.id).where(*_OF_SCOPE, _S.gone > GONE_MAX * _S.size).limit(1)
 _SEGMENTS = select(_S.id).where(*_OF_SCOPE).order_by(_S.id)
 _DROP_SEGMENT = delete(search_segments).where(_S.id == bindparam("of_segment"))
-_DROP_POSTINGS = delete(search_postings).where(_P.place >= bindparam("low"), _P.place < bindparam("high"))
+_OF_SEGMENT = _P.place >= bindparam("low"), _P.place < bindparam("high")
+_COUNT_POSTINGS = select(func.count()).select_from(search_postings).where(*_OF_SEGMENT)
+_DROP_POSTINGS = delete(search_postings).where(*_OF_SEGMENT)
+_DROP_SOME_POSTINGS = delete(search_postings).where(
+    _P.place.in_(select(_P.place).where(*_OF_SEGMENT).order_by(_P.place).limit(bindparam("most", type_=Integer)))
+)
 
 
 def grown(tx: Connection, kind: str, scope: str, item_ids: Collection[str]) -> None:
@@ -79,12 +84,29 @@ def next_scope(tx: Connection) -> tuple[str, str] | None:
     return None if found is None else (found.kind, found.scope)
 
 
-def forget(tx: Connection, kind: str, scope: str, most: int | None = None) -> bool:
-    """Deletes segments of a scope that has no items any more; False when there are more than so many."""
-    rows = tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope}).all()
-    drop(tx, [row.id for row in rows[:most]])
-    if most is not None and len(rows) > most:
-        return False
+def forget(tx: Connection, kind: str, scope: str) -> None:
+    """Deletes the segments of a scope that has no items any more."""
+    drop(tx, [row.id for row in tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope})])
+    done(tx, kind, scope)
+
+
+def count_rows(tx: Connection, kind: str, scope: str) -> int:
+    """Number of rows of the segments of a scope."""
+    found = 0
+    for segment in [row.id for row in tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope})]:
+        found += 1 + tx.execute(_COUNT_POSTINGS, _bounds(segment)).scalar_one()
+    return found
+
+
+def forget_some(tx: Connection, kind: str, scope: str, rows: int) -> bool:
+    """Deletes at most so many rows of the segments of a scope that has no items any more; True when none is left."""
+    left = rows
+    for segment in [row.id for row in tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope})]:
+        left -= tx.execute(_DROP_SOME_POSTINGS, {**_bounds(segment), "most": left}).rowcount
+        if left <= 0:
+            return False
+        tx.execute(_DROP_SEGMENT, {"of_segment": segment})
+        left -= 1
     done(tx, kind, scope)
     return True
 
@@ -92,5 +114,9 @@ def forget(tx: Connection, kind: str, scope: str, most: int | None = None) -> bo
 def drop(tx: Connection, segments: Sequence[int]) -> None:
     """Deletes segments with their postings."""
     for segment in segments:
-        tx.execute(_DROP_POSTINGS, {"low": segment << BITS_MAX, "high": (segment + 1) << BITS_MAX})
+        tx.execute(_DROP_POSTINGS, _bounds(segment))
         tx.execute(_DROP_SEGMENT, {"of_segment": segment})
+
+
+def _bounds(segment: int) -> dict[str, int]:
+    return {"low": segment << BITS_MAX, "high": (segment + 1) << BITS_MAX}

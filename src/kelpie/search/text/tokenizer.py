@@ -1,5 +1,6 @@
 """Tokenizer: a text as the numbers of its words, in their order, for the text index and its queries.
 
+The words of a query that say nothing about its subject ("when", "did", "the") are left out of it; the index has them.
 A word has neither case, nor accents, nor an English ending. Scripts without spaces are split character by character. A
 word's number is a checksum of 32 bits: that one of 100,000 words has the number of the requested word happens once in
 40,000 times, and then an item is found that does not contain it. No input can mean anything but words.
@@ -12,6 +13,7 @@ from functools import lru_cache
 from zlib import crc32
 
 from kelpie.search.text.stemmer import LONGEST, stem
+from kelpie.search.text.stop_words import telling
 
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000
@@ -22,7 +24,7 @@ _PLAIN = re.compile("[a-z0-9]+")
 
 def numbers(text: str) -> tuple[int, ...]:
     """The numbers of all words of a text."""
-    return tuple(_number(word) if len(word) <= LONGEST else crc32(word.encode()) for word in _words(text))
+    return tuple(map(_numbered, _words(text)))
 
 
 def packed(text: str) -> bytes:
@@ -32,8 +34,14 @@ def packed(text: str) -> bytes:
 
 
 def asked(query: str) -> tuple[int, ...]:
-    """The numbers of the words of a query, each once, up to the limit."""
-    return tuple(dict.fromkeys(numbers(query[:QUERY_CHARS_MAX])))[:QUERY_TERMS_MAX]
+    """The numbers of the words of a query that say what it is about, each once, up to the limit; all of its words if
+    none of them does."""
+    words = _words(query[:QUERY_CHARS_MAX])
+    return tuple(dict.fromkeys(map(_numbered, telling(words))))[:QUERY_TERMS_MAX]
+
+
+def _numbered(word: str) -> int:
+    return _number(word) if len(word) <= LONGEST else crc32(word.encode())
 
 
 def _words(text: str) -> list[str]:

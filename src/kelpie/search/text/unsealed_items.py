@@ -8,6 +8,7 @@ are read if that explains it. A text that does not match its checksum is logged 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -97,7 +98,8 @@ def joined(parts: Sequence[UnsealedItems]) -> UnsealedItems:
 
 
 def decoded(rows: Sequence[tuple[int, bytes, int]]) -> UnsealedItems:
-    """Items from their number, the bytes of their words, and the checksum of these; in any order."""
+    """Items from their number, the bytes of their words, and the checksum of these; given in any order."""
+    rows = sorted(rows, key=itemgetter(0))  # in order of their numbers, they are found faster
     damaged = [number for number, text, checksum in rows if crc32(text) != checksum]
     for number in damaged:
         _log.error("text_index_damaged", "Part of the text index is damaged and was skipped", number=number)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from kelpie.api import Api
     from kelpie.fairness.processor_time import ProcessorTime
 
-EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
+# A browser comes back from an OAuth login without a credential; the login itself is the proof.
+_OAUTH = ("/v1/tools/mcp/oauth/callback", "/v1/tools/mcp/oauth/client.json")
+EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", *_OAUTH})
 
 _READ = frozenset({b"authorization", b"x-bare-password", b"user_id", b"origin"})
 

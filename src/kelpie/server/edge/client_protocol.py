@@ -12,10 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kelpie.server.edge.authentication import EXEMPT
 from kelpie.server.edge.connection_limits import ConnectionLimits, Refusal
 from kelpie.server.edge.http_protocol import BoundedProtocol
+from kelpie.server.http.errors import refused
 from kelpie.server.http.json_answer import JsonAnswer
 
 RETRY_AFTER_S = 1
-_LATE_BODY = b'{"detail":"The request head did not arrive in time; send the request again."}'
+_LATE_BODY = b'{"detail":"The request head did not arrive in time; send the request again.","code":"head_late"}'
 _LATE = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_LATE_BODY), _LATE_BODY)
@@ -128,4 +129,4 @@ class HealthOnly:
 def refusal_answer(refusal: Refusal) -> JsonAnswer:
     """The answer to a request for which there is no place."""
     headers = {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"}
-    return JsonAnswer({"detail": refusal.detail}, refusal.status, headers)
+    return refused(refusal.code, refusal.detail, headers)

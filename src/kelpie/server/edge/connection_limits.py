@@ -31,14 +31,16 @@ _log = logs.get("server")
 class Refusal:
     """The answer to a request for which there is no place."""
 
-    status: int
+    code: str
     detail: str
     setting: str
 
 
-_FULL = Refusal(503, "The server has too many connections; try again in a moment.", "server.connections_max")
+_FULL = Refusal(
+    "connections_full", "The server has too many connections; try again in a moment.", "server.connections_max"
+)
 _ADDRESS_FULL = Refusal(
-    429,
+    "address_connections_full",
     "Your address has too many connections to this server; close some, or try again in a moment.",
     "server.address_connections_max",
 )

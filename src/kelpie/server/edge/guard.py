@@ -12,14 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import orjson
-from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
 from kelpie.server.edge.cross_origin import AllowedOrigins
-from kelpie.server.http.errors import UNKNOWN
+from kelpie.server.http.errors import UNKNOWN, Refused, refused
 from kelpie.server.http.headers.answer_headers import IGNORED_HEADER, REQUEST_ID_HEADER
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.limits.body_limits import BodyLimit, BodyLimits
@@ -39,6 +38,7 @@ _ADDRESS_TOO_LONG = (
     f"The URL is too long: its path may have {PATH_CHARS_MAX} characters, its query {QUERY_BYTES_MAX} bytes and "
     f"{QUERY_FIELDS_MAX} fields. Send several requests."
 )
+_FOREIGN_HOST = "This server accepts only requests to a local host name; see the setting server.host."
 _FOREIGN_PAGE = (
     "Web pages of other sites may not use this server. To allow one, add its origin to the setting "
     "server.allowed_origins."
@@ -83,15 +83,15 @@ class RequestLog:
                 headers[REQUEST_ID_HEADER] = request_id
                 if ignored := headers.get(IGNORED_HEADER):
                     facts["ignored_fields"] = ignored
-            elif status >= 400 and "reason" not in facts and (reason := reason_of(message.get("body", b""))):
-                facts["reason"] = reason
+            elif status >= 400 and "reason" not in facts:
+                facts.update(refusal_facts(message.get("body", b"")))
             await send(message)
 
         try:
             await self._app(scope, receive, send_named)
         except asyncio.CancelledError:
             if not status:  # the server stops before the request was done; a turn it began will go on
-                await JsonAnswer({"detail": CUT_OFF}, 503, {"x-should-retry": "false", "Connection": "close"})(
+                await refused("server_stopping", CUT_OFF, {"x-should-retry": "false", "Connection": "close"})(
                     scope, receive, send_named
                 )
             raise
@@ -101,7 +101,7 @@ class RequestLog:
             )
             if status:
                 raise  # too late for an answer; the connection has to go
-            await JsonAnswer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
+            await refused("internal_error", UNKNOWN)(scope, receive, send_named)
         finally:
             took_ms = round((loop.time() - started) * 1000, 1)
             _log.info(
@@ -116,18 +116,21 @@ class RequestLog:
             )
 
 
-def reason_of(body: bytes) -> str | None:
-    """The reason in the body of a refusal, in one bounded text, if it has one."""
+def refusal_facts(body: bytes) -> dict[str, str]:
+    """What the body of a refusal says, for the log: its code, and its reason in one bounded text."""
     try:
         told = orjson.loads(body) if len(body) <= REASON_BYTES_MAX else None
     except orjson.JSONDecodeError:
-        return None
+        return {}
     if not isinstance(told, dict):
-        return None
+        return {}
     reason: Any = told.get("message") or told.get("detail") or told.get("error")
     if isinstance(reason, dict):
         reason = reason.get("message")
-    return reason[:REASON_CHARS_MAX] if isinstance(reason, str) else None
+    if not isinstance(reason, str):
+        return {}
+    code: Any = told.get("code")
+    return {"reason": reason[:REASON_CHARS_MAX]} | ({"error_code": code} if isinstance(code, str) else {})
 
 
 class RequestGuard:
@@ -165,23 +168,21 @@ class RequestGuard:
     def _refusal(self, scope: Scope, limit: BodyLimit) -> JsonAnswer | None:
         headers = Headers(scope=scope)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES_MAX:
-            return JsonAnswer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
+            return refused("headers_too_large", _HEADERS_TOO_LARGE, {"Connection": "close"})
         if not self._protected and not self._is_ours(host_of(headers.get("host", ""))):
-            return JsonAnswer(
-                {"detail": "This server accepts only requests to a local host name; see the setting server.host."}, 403
-            )
+            return refused("host_refused", _FOREIGN_HOST)
         if not self._protected and not self._may_ask(scope["method"], headers):
-            return JsonAnswer({"detail": _FOREIGN_PAGE}, 403)
+            return refused("page_refused", _FOREIGN_PAGE)
         query = scope["query_string"]
         if len(query) > QUERY_BYTES_MAX or query.count(b"&") >= QUERY_FIELDS_MAX or len(scope["path"]) > PATH_CHARS_MAX:
-            return JsonAnswer({"detail": _ADDRESS_TOO_LONG}, 414)
+            return refused("url_too_long", _ADDRESS_TOO_LONG)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            return JsonAnswer({"detail": "The URL contains a NUL character; remove it."}, 400)
+            return refused("url_invalid", "The URL contains a NUL character; remove it.")
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            return JsonAnswer({"detail": "Content-Length: must be a whole number."}, 400, {"Connection": "close"})
+            return refused("length_invalid", "Content-Length: must be a whole number.", {"Connection": "close"})
         if len(length) > 18 or int(length) > limit.bytes_max:
-            return JsonAnswer({"detail": limit.refusal}, 413, {"Connection": "close"})
+            return refused("body_too_large", limit.refusal, {"Connection": "close"})
         return None
 
     def _may_ask(self, method: str, headers: Headers) -> bool:
@@ -217,13 +218,13 @@ def _bounded(receive: Receive, limit: BodyLimit, stall_s: float) -> Receive:
             async with asyncio.timeout(stall_s):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(
-                408, "The request body did not arrive in time; send the request again.", {"Connection": "close"}
+            raise Refused(
+                "body_late", "The request body did not arrive in time; send the request again.", {"Connection": "close"}
             ) from None
         seen += len(message.get("body", b""))
         complete = not message.get("more_body", False)
         if seen > limit.bytes_max:
-            raise HTTPException(413, limit.refusal, {"Connection": "close"})
+            raise Refused("body_too_large", limit.refusal, {"Connection": "close"})
         return message
 
     return receive_bounded

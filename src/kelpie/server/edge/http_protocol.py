@@ -5,8 +5,11 @@ asked about it. Whole requests are judged by `guard.py`.
 """
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from kelpie.server.edge.answer_transport import AnswerTransport
 
 HEAD_BYTES_MAX = 256 * 1024  # of what is read and is no body; heads that can still be answered are refused with less
 FRAMING_PER_BYTE_MAX = 8  # what a body in chunks costs besides, at the worst
@@ -36,6 +39,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._read_bytes = self._body_bytes = 0
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        before = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not before:
+            transport: Any = AnswerTransport(self.transport, self.loop)
+            self.cycle.transport = transport
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)

@@ -27,9 +27,14 @@ def schema_only(dependency: F) -> F:
     return dependency
 
 
+def is_schema_only(dependency: object) -> bool:
+    """Whether a dependency is never called."""
+    return getattr(dependency, _SCHEMA_ONLY, False)
+
+
 def lean(dependant: Dependant) -> Dependant:
     """The dependencies that FastAPI still has to solve; `call` fills in the rest after the parameters are validated."""
-    called = [each for each in dependant.dependencies if not getattr(each.call, _SCHEMA_ONLY, False)]
+    called = [each for each in dependant.dependencies if not is_schema_only(each.call)]
     direct = [each for each in called if _needs_request_only(each)]
     solved = [lean(each) for each in called if not _needs_request_only(each)]
     call = dependant.call

@@ -57,21 +57,27 @@ class JsonRequest(Request):
 class JsonRoute(APIRoute):
     """A route that reads its body through `JsonRequest`, and leaves to FastAPI only the dependencies that need it."""
 
+    handle_json: Callable[[JsonRequest], Coroutine[Any, Any, Response]]
+    _known: frozenset[str] | None = None
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         whole = self.dependant  # what the schema is made from
         self.dependant = lean(whole)
-        handle = super().get_route_handler()
+        self.handle_json = super().get_route_handler()
         self.dependant = whole
-        known = _known_fields(whole) if _WITH_BODY & (self.methods or set()) else None
+        self._known = _known_fields(whole) if _WITH_BODY & (self.methods or set()) else None
 
-        async def handle_json(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             asked = JsonRequest(request.scope, request.receive)
-            response = await handle(asked)
-            if known is not None and (unknown := [name for name in asked.fields if name not in known]):
-                response.headers[IGNORED_HEADER] = _names(unknown)
-            return response
+            return self.with_ignored(asked, await self.handle_json(asked))
 
-        return handle_json
+        return handle
+
+    def with_ignored(self, request: JsonRequest, response: Response) -> Response:
+        """The answer, with a header that names the fields of the body which it does not know."""
+        if self._known is not None and (unknown := [name for name in request.fields if name not in self._known]):
+            response.headers[IGNORED_HEADER] = _names(unknown)
+        return response
 
 
 def _known_fields(dependant: Dependant) -> frozenset[str] | None:

@@ -20,6 +20,7 @@ from kelpie.core.ids import (
     MessageId,
     OrganizationId,
     PassageId,
+    ProviderId,
     SandboxConfigId,
     SandboxVariableId,
     StepId,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     ArchivePath = ArchiveId
     IdentityPath = IdentityId
     PassagePath = PassageId
+    ProviderPath = ProviderId
     FactPath = FactId
     BlockPath = BlockId
     ToolPath = ToolId
@@ -67,6 +69,7 @@ else:
     ArchivePath = _path(ArchiveId, "archive")
     IdentityPath = _path(IdentityId, "identity")
     PassagePath = _path(PassageId, "passage")
+    ProviderPath = _path(ProviderId, "provider")
     FactPath = _path(FactId, "fact")
     BlockPath = _path(BlockId, "block")
     ToolPath = _path(ToolId, "tool")

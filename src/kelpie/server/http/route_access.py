@@ -7,13 +7,12 @@ developer decides otherwise.
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import HTTPException
-
 from kelpie.core.access.credential_scopes import Access, Authorization, Scope
 from kelpie.core.access.passports import Passport
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
 from kelpie.core.permissions.tool_permissions import Capability
+from kelpie.server.http.errors import Refused
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ADMIN = (
@@ -29,6 +28,7 @@ _OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/mode
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
 _LIST = ("/v1/agents", "/v1/agents/")
+_MCP = "/mcp"  # whose every tool and resource is checked as the REST request that does the same
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 
 # Fields of an agent that hold it back. A credential for some agents may not change them, not even to nothing.
@@ -51,6 +51,9 @@ _HANGING = frozenset({"attach", "detach"})
 def check(given: Authorization, method: str, path: str) -> None:
     """Raises Forbidden when the authorization does not cover this request."""
     if given.operator:
+        return
+    if path == _MCP:
+        _check_mcp(given)
         return
     if path.startswith(_OPERATOR):
         raise Forbidden("Only the operator may do this; authenticate with the server password.")
@@ -104,7 +107,7 @@ def only_writes(method: str, path: str) -> bool:
 
 
 def check_body(given: Authorization | None, path: str, document: Any) -> None:
-    """Raises HTTPException when a credential for some agents brings in something of the whole organization, or changes
+    """Raises Refused when a credential for some agents brings in something of the whole organization, or changes
     the rules that hold an agent back.
 
     To give an agent a block or an archive is to read it, so such a credential may not. FastAPI reads bodies itself and
@@ -114,13 +117,13 @@ def check_body(given: Authorization | None, path: str, document: Any) -> None:
         return
     for name, value in document.items():
         if name in _RULES:
-            raise HTTPException(403, f"{name}: {_NO_RULES}")
+            raise Refused("access_forbidden", f"{name}: {_NO_RULES}")
         if name.endswith("_ids") and value:
-            raise HTTPException(
-                403, f"{name}: a key that is limited to specific agents may not attach anything to them."
+            raise Refused(
+                "access_forbidden", f"{name}: a key that is limited to specific agents may not attach anything to them."
             )
     if given.hostname is not None and path.rstrip("/").endswith("/summarize") and "compaction_settings" in document:
-        raise HTTPException(403, "compaction_settings: an access token may not set this field; omit it.")
+        raise Refused("access_forbidden", "compaction_settings: an access token may not set this field; omit it.")
 
 
 def listed_agents(given: Authorization | None) -> tuple[AgentId, ...] | None:
@@ -152,6 +155,13 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
     if method in _READING:
         return frozenset({Access.read_messages if of_messages else Access.read_agent})
     return frozenset({Access.write_messages if of_messages else Access.write_agent})
+
+
+def _check_mcp(given: Authorization) -> None:
+    if given.hostname is not None:
+        raise Forbidden("An access token may not use MCP; use an API key.")
+    if Scope.read not in given.scopes:
+        raise Forbidden(f"This request needs a key with the scope '{Scope.read}'.")
 
 
 def _check_grants(given: Authorization, method: str, path: str) -> None:

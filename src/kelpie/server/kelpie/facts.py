@@ -11,6 +11,7 @@ from kelpie.core.search_hits import SearchMode
 from kelpie.memory.facts import FactStatus
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
+from kelpie.server.http.match_reasons import matched_shape
 from kelpie.server.http.path_ids import AgentPath, FactPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import moment, timestamp
@@ -111,7 +112,12 @@ def _relevance(found: FoundFact) -> dict[str, Any] | None:
     hit = found.hit
     if hit is None:
         return None
-    return {"score": round(hit.score, 6), "words_rank": hit.words_rank, "meaning_rank": hit.meaning_rank}
+    return {
+        "score": round(hit.score, 6),
+        "words_rank": hit.words_rank,
+        "meaning_rank": hit.meaning_rank,
+        **matched_shape(hit),
+    }
 
 
 def entity_shape(entity: Entity) -> dict[str, Any]:

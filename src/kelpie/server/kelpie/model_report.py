@@ -32,6 +32,8 @@ class _Report(Protocol):
     @property
     def endpoint(self) -> str | None: ...
     @property
+    def own(self) -> bool: ...
+    @property
     def setting(self) -> str | None: ...
 
 
@@ -74,6 +76,7 @@ def _provider(report: _Report) -> dict[str, Any]:
         "name": report.provider,
         "server": report.server,
         "endpoint": report.endpoint,
+        "category": "byok" if report.own else "base",
         "found": report.setting is not None,
         "setting": report.setting,
         "error": error.message if error else None,

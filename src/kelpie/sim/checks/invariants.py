@@ -234,7 +234,13 @@ _MEASURED = {  # the owner and the size of every counted row
     "working_memory": (_AGENT_OF, ("key", "value")),
     "tools": ("t.organization_id", ("description", "source_code", "json_schema")),
     "runs": ("t.organization_id", ("input", "metadata", "request_config")),
+    "agent_file_parts": (_AGENT_OF, ("document",)),
+    "template_versions": ("t.organization_id", ("document",)),
+    "agent_variables": (_AGENT_OF, ("memory_variables",)),
 }
+
+# A packed text begins with its size.
+_SIZE = "coalesce(CASE typeof({0}) WHEN 'blob' THEN CAST({0} AS INTEGER) ELSE length(CAST({0} AS BLOB)) END, 0)"
 
 
 def usage_is_counted(disk: Disk, _history: History) -> None:
@@ -242,7 +248,7 @@ def usage_is_counted(disk: Disk, _history: History) -> None:
     rows: dict[str, Counter[str]] = {}
     sizes: Counter[str] = Counter()
     for name, (owner, columns) in _MEASURED.items():
-        size = " + ".join(f"coalesce(length(CAST(t.{column} AS BLOB)), 0)" for column in columns)
+        size = " + ".join(_SIZE.format(f"t.{column}") for column in columns)
         found = disk.query(f"SELECT {owner}, count(*), sum({size}) FROM {name} t GROUP BY 1")
         rows[name] = Counter({organization: count for organization, count, _ in found})
         sizes.update({organization: total for organization, _, total in found if organization})
@@ -252,8 +258,17 @@ def usage_is_counted(disk: Disk, _history: History) -> None:
             raise Broken("usage is what the rows say", f"{organization} has {right} and is counted with {kept}")
 
 
+_LEFT_OVER = {
+    "an archive that is half deleted": "SELECT id FROM archives WHERE removed",
+    "a scope that is half deleted": "SELECT kind, scope FROM search_removed",
+}
+
+
 def nothing_is_left_over(disk: Disk, _history: History) -> None:
-    """At rest every deleted agent is gone with all its rows, and no change of memory is half done."""
+    """At rest every deleted agent and archive is gone with all its rows, and no change of memory is half done."""
+    for what, statement in _LEFT_OVER.items():
+        if found := disk.query(statement):
+            raise Broken("long writes come to an end", f"{what}: {found}")
     for table in ("removed_agents", "memory_changes", "memory_change_parts"):
         if found := disk.query(f"SELECT agent_id FROM {table}"):
             raise Broken("long writes come to an end", f"{table} still has {found}")

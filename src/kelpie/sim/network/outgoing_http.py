@@ -63,10 +63,17 @@ class Internet:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._hosts: dict[str, Handler] = {}
+        self._places: dict[str, str] = {}
 
-    def host(self, name: str, handler: Handler) -> None:
-        """Registers a server, by its host name, or by `host:port` for one port of it."""
+    def host(self, name: str, handler: Handler, place: str = PLACE) -> None:
+        """Registers a server, by its host name, or by `host:port` for one port of it. `place` is where the faults of
+        its connections are."""
         self._hosts[name] = handler
+        self._places[name] = place
+
+    def unhost(self, name: str) -> None:
+        """Takes a server away: connections to it are refused from now on; those that are open stay."""
+        self._hosts.pop(name, None)
 
     def has(self, name: str, port: int | None) -> bool:
         """Checks whether there is a server at this address."""
@@ -77,7 +84,7 @@ class Internet:
         handler = self._handler(name, port)
         if handler is None:
             return None
-        connection = self.network.connect(node, f"{node.name}-{name}", PLACE)
+        connection = self.network.connect(node, f"{node.name}-{name}", self._places.get(name, PLACE))
         self.network.loop.create_task(_serve(connection, handler), name=f"host-{name}", context=outside())
         return connection
 

@@ -19,7 +19,7 @@ from kelpie.sim.loop.node import Node
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost, Network
 from kelpie.sim.ports.cell_api import SimCellApi
-from kelpie.world.cells.port import CellPlan, CellSockets, Order, OrderOutput
+from kelpie.world.cells.port import CellPlan, CellSockets, ChannelClosed, Order, OrderOutput
 from kelpie.world.http.port import Http
 
 START_S = (0.01, 0.2)
@@ -104,6 +104,46 @@ async def no_code(inside: CellEnvironment) -> Any:
     return dict(inside.arguments)
 
 
+class SimChannel:
+    """Standard input and output of a program that stays and talks."""
+
+    def __init__(self) -> None:
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._output: asyncio.Queue[bytes] = asyncio.Queue()
+        self._ended = False
+
+    async def send(self, data: bytes) -> None:
+        if self._ended:
+            raise ChannelClosed
+        self._input.put_nowait(data)
+
+    async def receive(self) -> bytes:
+        if self._ended and self._output.empty():
+            return b""
+        return await self._output.get()
+
+    async def read(self) -> bytes:
+        """The program reads what it was sent."""
+        return await self._input.get()
+
+    def write(self, data: bytes) -> None:
+        """The program writes."""
+        if not self._ended:
+            self._output.put_nowait(data)
+
+    def end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._output.put_nowait(b"")
+
+
+Program = Callable[[CellEnvironment, SimChannel], Awaitable[None]]
+
+
+async def no_program(inside: CellEnvironment, channel: SimChannel) -> None:
+    """The default program that stays and talks: it ends at once."""
+
+
 class SimCell:
     """One cell. Its output is on `output`, as with a real one."""
 
@@ -116,6 +156,7 @@ class SimCell:
         self._dead = cells.faults.fires(Fault.process_crash, "cells.waiting")
         self._given = False
         self._left_behind: list[asyncio.Task[None]] = []
+        self._channel: SimChannel | None = None
 
     @property
     def alive(self) -> bool:
@@ -128,15 +169,7 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        inside = CellEnvironment(
-            self._cells,
-            json.loads(order.request),
-            order.env,
-            self._api_socket,
-            self._mounts,
-            self._left_behind,
-            order.confinement,
-        )
+        inside = self._environment(order)
         try:
             value = await self._cells.code(inside)
             told = {"ok": True, "text": str(value), "value": value}
@@ -155,6 +188,38 @@ class SimCell:
             return
         self._left = OrderOutput(code=0, result=json.dumps(told).encode(), stdout=b"", stderr=b"")
 
+    async def connect(self, order: Order) -> SimChannel:
+        """Starts its program, unless it breaks before."""
+        self._given = True
+        channel = self._channel = SimChannel()
+        if self._cells.faults.fires(Fault.process_crash, "cells.before"):
+            self._left = _broken(b"killed before it began")
+            channel.end()
+            return channel
+        inside = self._environment(order)
+        self._left_behind.append(asyncio.create_task(self._talk(inside, channel)))
+        return channel
+
+    async def _talk(self, inside: CellEnvironment, channel: SimChannel) -> None:
+        try:
+            await self._cells.program(inside, channel)
+            self._left = OrderOutput(code=0, result=None, stdout=b"", stderr=b"")
+        except CellBroke as broke:
+            self._left = broke.left
+        finally:
+            channel.end()
+
+    def _environment(self, order: Order) -> CellEnvironment:
+        return CellEnvironment(
+            self._cells,
+            json.loads(order.request),
+            order.env,
+            self._api_socket,
+            self._mounts,
+            self._left_behind,
+            order.confinement,
+        )
+
     def output(self) -> OrderOutput:
         return replace(self._left, cpu_us=CPU_US, memory_peak_bytes=MEMORY_BYTES) if self._given else self._left
 
@@ -163,6 +228,8 @@ class SimCell:
         self._dead = True
         for task in self._left_behind:
             task.cancel()
+        if self._channel is not None:
+            self._channel.end()
         self._api_socket.close()
 
 
@@ -172,10 +239,13 @@ class SimCells:
     lacking: str | None = None
     unbounded: str | None = None
 
-    def __init__(self, network: Network, faults: Faults, node: Node, http: Http, code: Code) -> None:
+    def __init__(
+        self, network: Network, faults: Faults, node: Node, http: Http, code: Code, program: Program = no_program
+    ) -> None:
         self.faults = faults
         self.http = http
         self.code = code
+        self.program = program
         self.rng = network.loop.rng(f"cells/{node}")
         self._network = network
         self.node = node

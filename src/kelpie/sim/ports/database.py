@@ -100,7 +100,9 @@ class SimDatabase:
         if self._closed:
             raise StorageError("The database is closed.")
         if self._pending >= self._waiting_max:
-            raise Overloaded(f"The database has {self._waiting_max} calls waiting. Try again.", 1.0)
+            raise Overloaded(
+                "database_queue_full", f"The database has {self._waiting_max} calls waiting. Try again.", 1.0
+            )
         self._pending += 1
         self._idle.clear()
         return self._loop.create_future()

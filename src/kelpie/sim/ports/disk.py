@@ -78,7 +78,7 @@ class Disk:
             self.connection, self._statements = _given_back.pop()
         else:
             self.connection, self._statements = memory_connection(), _Statements()
-            watch_statements(self.connection.engine, self._statements)
+            watch_statements(self.connection, self._statements)
         self._raw = driver_connection(self.connection)
         if image is not None:
             _opened(image).backup(self._raw)

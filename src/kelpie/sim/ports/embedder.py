@@ -1,7 +1,7 @@
 """The `Embedder` port in the simulation: texts that share words are near, which is all the similarity a check needs.
 
-A vector is a pure function of the text, so a check can compute what is stored; the delay, and the failures of a model,
-are drawn from the run.
+A vector is a pure function of the text, so a check can compute what is stored; the delay, and the failures of a model
+and of its process, are drawn from the run. A process that was ended is started again by the next text, which waits.
 """
 
 import asyncio
@@ -21,8 +21,10 @@ NAME = "hashing"
 HANDLE = f"kelpie/{NAME}"
 DIMENSIONS = 64
 EMBED_S = (0.001, 0.05)
+START_S = (0.3, 3.0)  # of a process
 SILENCE_S = 24 * 3600.0
 PLACE = "embedding.local"
+PROCESS = "embedding.process"
 
 _WORD = re.compile(r"\w+")
 
@@ -35,7 +37,9 @@ class SimEmbedder:
 
     def __init__(self, loop: SimLoop, faults: Faults, node: Node) -> None:
         self._rng = loop.rng(f"embedder/{node}")
+        self._starts = loop.rng(f"embedder/{node}/process")
         self._faults = faults
+        self._ended = False
 
     def why_not(self) -> str | None:
         return "its files are not here" if self._faults.fires(Fault.embedding_fail, "embedding.missing") else None
@@ -43,6 +47,12 @@ class SimEmbedder:
     async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         if self._faults.fires(Fault.embedding_timeout, PLACE):
             await asyncio.sleep(SILENCE_S)
+        if self._ended:
+            await asyncio.sleep(self._starts.uniform(*START_S))
+            self._ended = False
+        if self._faults.fires(Fault.process_crash, PROCESS):
+            self._ended = True
+            raise ModelError(ModelFault.server, "The embedding process ended. The server starts another.")
         await asyncio.sleep(self._rng.uniform(*EMBED_S))
         if self._faults.fires(Fault.embedding_fail, PLACE):
             raise ModelError(ModelFault.rate_limit, "Too many texts wait to be embedded.", hint="Try again.")

@@ -23,6 +23,7 @@ THINK_S = (0.05, 1.5)
 TOKEN_S = (0.001, 0.03)
 CHUNK_CHARS = 8
 SILENCE_S = 24 * 3600.0
+LONG_SUMMARIES = (700, 10_000)  # phrases: more than its share, and more than what it stands for
 RETRY_AFTER_S = 2
 HEARTBEAT = "request_heartbeat"
 
@@ -151,7 +152,7 @@ class ScriptedLlm:
         if self._faults.fires(Fault.llm_malformed, "llm.summary_empty"):
             return replace(decision, text="")
         if self._faults.fires(Fault.llm_malformed, "llm.summary_long"):
-            return replace(decision, text=f"{decision.text} {'and so on ' * 10_000}")
+            return replace(decision, text=f"{decision.text} {'and so on ' * self._rng.choice(LONG_SUMMARIES)}")
         return decision
 
     async def _whole(self, body: Mapping[str, Any], decision: Decision, answer: OutgoingResponse) -> None:

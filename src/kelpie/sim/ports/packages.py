@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kelpie.core.errors import ToolError
-from kelpie.core.tools.package_requirements import RequiredPackages
+from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.loop.loop import running
 from kelpie.sim.loop.node import Node
@@ -61,6 +61,9 @@ class SimPackages:
             self._node.crash()
             await asyncio.sleep(0)
         return name
+
+    async def command(self, index: Index, place: str, package: str, program: str | None) -> list[str]:
+        return [program or package]
 
     async def node_reads_types(self) -> bool | None:
         return True

@@ -12,7 +12,8 @@ from kelpie.sim.loop.loop import SimLoop, running
 from kelpie.sim.loop.node import Node
 from kelpie.sim.network.network import Network
 from kelpie.sim.network.outgoing_http import Internet, SimHttp
-from kelpie.sim.ports.cells import Code, SimCells, no_code
+from kelpie.sim.ports.cells import Code, SimCells, no_code, no_program
+from kelpie.sim.ports.cells import Program as CellProgram
 from kelpie.sim.ports.clock import SimClock
 from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.disk import Disk
@@ -41,6 +42,7 @@ class SimWorld:
         self.internet = Internet(self.network)
         self._programs = programs
         self.code: Code = no_code  # what runs in cells
+        self.program: CellProgram = no_program  # what stays and talks in cells
         self.worker_s = (0.0, 0.0)  # range of the time that a worker process takes for a request
         self.ahead_s = 0.0  # time that has gone by on the wall clocks of all nodes at once, between two moments
         self._lives: dict[str, int] = {}
@@ -63,6 +65,13 @@ class SimWorld:
             embedder=SimEmbedder(self.loop, self.faults, node),
             uploads=SimUploads(),
             workers=SimWorkers(self.loop, self.faults, node, lambda: self.worker_s),
-            cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
+            cells=SimCells(
+                self.network,
+                self.faults,
+                node,
+                http,
+                lambda inside: self.code(inside),
+                lambda inside, channel: self.program(inside, channel),
+            ),
             keyring=Keyring([Key(bytes(KEY_BYTES))]),  # a scenario about keys gives its own
         )

@@ -4,7 +4,19 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Row, Select, bindparam, case, delete, func, insert, null, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    null,
+    select,
+    update,
+)
 from sqlalchemy import exists as sql_exists
 
 from kelpie.core.agents.agent import Agent, AgentQuery
@@ -15,14 +27,16 @@ from kelpie.core.memory.facts import settings_to_json
 from kelpie.core.time import Micros
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.columns import budget_to_json, from_row, model_to_json, rules_to_json, to_row
-from kelpie.storage.agents.filters import CONDITIONS, matching
+from kelpie.storage.agents.filters import CONDITIONS, candidates, matching
 from kelpie.storage.agents.policies import patterns_to_json, quota_to_json
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.rows.paging import Paging
-from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks, tool_policies
+from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks, organization_usage, tool_policies
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
-_INSERT = insert(agents)
-_INSERT_TAG = insert(agent_tags)
+_INSERT = Insert(agents)
+_INSERT_TAG = Insert(agent_tags)
 _CLEAR_TAGS = delete(agent_tags).where(agent_tags.c.agent_id == bindparam("of_agent"))
 _TAGS = (
     select(agent_tags.c.agent_id, agent_tags.c.tag)
@@ -33,14 +47,14 @@ _TAGS = (
 
 def create(tx: Tx, agent: Agent) -> None:
     """Writes a new agent with its tags and its fence."""
-    tx.execute(_INSERT, to_row(agent))
+    _INSERT.run(tx, [to_row(agent)])
     ownership_fence.create(tx, agent.id)
     _add_tags(tx, agent.id, agent.tags)
 
 
 def _add_tags(tx: Tx, agent_id: AgentId, tags: Sequence[str]) -> None:
     if tags:
-        tx.execute(_INSERT_TAG, [{"agent_id": agent_id, "tag": tag} for tag in dict.fromkeys(tags)])
+        _INSERT_TAG.run(tx, [{"agent_id": agent_id, "tag": tag} for tag in dict.fromkeys(tags)])
 
 
 def _tags_of(tx: Tx, ids: Sequence[str]) -> dict[str, list[str]]:
@@ -53,12 +67,12 @@ def _tags_of(tx: Tx, ids: Sequence[str]) -> dict[str, list[str]]:
 _TAGGED = sql_exists().where(agent_tags.c.agent_id == agents.c.id).label("tagged")  # so that few ask for tags
 _WITH_TAGGED = select(agents, _TAGGED)
 _PRESENT = agents.c.organization_id != ""  # an agent without one was deleted, see `removal`
-_ONE = _WITH_TAGGED.where(agents.c.id == bindparam("of_agent"), _PRESENT)
+_ONE = Prepared(_WITH_TAGGED.where(agents.c.id == bindparam("of_agent"), _PRESENT))
 
 
 def get(tx: Tx, agent_id: AgentId) -> Agent:
     """Raises NotFound."""
-    row = tx.execute(_ONE, {"of_agent": agent_id}).first()
+    row = _ONE.first(tx, {"of_agent": agent_id})
     if row is None:
         raise NotFound("Agent", agent_id)
     return _from_rows(tx, [row])[0]
@@ -92,7 +106,7 @@ _POLICY = (
     .correlate(agents)
     .scalar_subquery()
 )
-_VERSIONS = (
+_VERSIONS = Prepared(
     select(agents.c.version, blocks.c.id, blocks.c.version.label("block_version"), _POLICY.label("policy_version"))
     .select_from(
         agents.outerjoin(agent_blocks, agent_blocks.c.agent_id == agents.c.id).outerjoin(
@@ -105,7 +119,7 @@ _VERSIONS = (
 
 def versions(tx: Tx, agent_id: AgentId) -> Versions | None:
     """The versions of everything that an agent depends on, in one statement; None when it is gone."""
-    rows = tx.execute(_VERSIONS, {"of_agent": agent_id}).all()
+    rows = _VERSIONS.rows(tx, {"of_agent": agent_id})
     if not rows:
         return None
     held = {row.id: row.block_version for row in rows if row.id is not None}
@@ -156,6 +170,13 @@ def bump(tx: Tx, agent_id: AgentId) -> None:
     tx.execute(_TOUCH_VERSION, {"of_agent": agent_id})
 
 
+def bump_many(tx: Tx, agent_ids: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+    """The same for several agents; returns them."""
+    for agent_id in agent_ids:
+        bump(tx, agent_id)
+    return agent_ids
+
+
 # A turn may end before a change that was committed earlier; the time of the last use does not go back.
 _AT = bindparam("at", type_=BigInteger())
 _LATER = case((agents.c.updated_at > _AT, agents.c.updated_at), else_=_AT)
@@ -169,7 +190,7 @@ def touch(tx: Tx, agent_id: AgentId, at: Micros) -> None:
     tx.execute(_TOUCH, {"of_agent": agent_id, "at": at})
 
 
-_RECORD_RUN = (
+_RECORD_RUN = Prepared(
     update(agents)
     .where(agents.c.id == bindparam("of_agent"))
     .values(
@@ -183,7 +204,7 @@ _RECORD_RUN = (
 
 def record_run(tx: Tx, agent_id: AgentId, at: Micros, duration_ms: int, reason: StopReason) -> None:
     """Records the result and time of the agent's last run; not a change of its configuration."""
-    tx.execute(_RECORD_RUN, {"of_agent": agent_id, "at": at, "duration_ms": duration_ms, "reason": reason.value})
+    _RECORD_RUN.run(tx, {"of_agent": agent_id, "at": at, "duration_ms": duration_ms, "reason": reason.value})
 
 
 _PAUSE = (
@@ -219,35 +240,52 @@ def owners(tx: Tx, ids: Sequence[AgentId]) -> dict[AgentId, OrganizationId]:
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 _PAGES = Paging(agents, "created_at", "updated_at", "last_run_completion")
-_ALL = _WITH_TAGGED.where(agents.c.organization_id == bindparam("organization"))
+_OURS = agents.c.organization_id == bindparam("organization")
+# The same, for statements that know their candidates: no index on the organization may be used for them.
+_OURS_AMONG = agents.c.organization_id.concat("") == bindparam("organization")
 
 
 @lru_cache(maxsize=256)
 def _query(conditions: tuple[str, ...]) -> Select[Any]:
-    return _ALL.where(*(CONDITIONS[name] for name in conditions))
+    return _WITH_TAGGED.where(*_where(conditions))
 
 
 @lru_cache(maxsize=256)
 def _counting(conditions: tuple[str, ...]) -> Select[Any]:
-    return _COUNT.where(*(CONDITIONS[name] for name in conditions))
+    return select(func.count()).select_from(agents).where(*_where(conditions))
+
+
+def _where(conditions: tuple[str, ...]) -> list[ColumnElement[bool]]:
+    return [_OURS_AMONG if "among" in conditions else _OURS, *(CONDITIONS[name] for name in conditions)]
+
+
+def _narrowed(tx: Tx, organization: OrganizationId, query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The conditions of a query and their parameters, limited to a few candidates where a filter allows it."""
+    conditions, bound = matching(query)
+    few = candidates(tx, query, bound)
+    bound["organization"] = organization
+    return (conditions, bound) if few is None else ((*conditions, "among"), bound | {"among": few})
 
 
 def select_agents(tx: Tx, organization: OrganizationId, query: AgentQuery) -> list[Agent]:
     """Agents on one page, with their tags, in a bounded number of statements."""
-    conditions, bound = matching(query)
-    bound["organization"] = organization
+    conditions, bound = _narrowed(tx, organization, query)
     rows = _PAGES.rows(tx, _query(conditions), query.page, bound, within={"organization_id": organization})
     return _from_rows(tx, rows)
 
 
-_COUNT = select(func.count()).select_from(agents).where(agents.c.organization_id == bindparam("organization"))
-_BY_IDS = _ALL.where(agents.c.id.in_(bindparam("ids", expanding=True)))
+_COUNTED = select(organization_usage.c.agents).where(organization_usage.c.organization_id == bindparam("organization"))
+_COUNT_HIDDEN = select(func.count()).select_from(agents).where(_OURS, agents.c.hidden)
+_BY_IDS = _WITH_TAGGED.where(_OURS, agents.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def count(tx: Tx, organization: OrganizationId, query: AgentQuery) -> int:
     """Number of agents that match, on all pages together."""
-    conditions, bound = matching(query)
-    return int(tx.execute(_counting(conditions), bound | {"organization": organization}).scalar_one())
+    conditions, bound = _narrowed(tx, organization, query)
+    if set(conditions) <= {"visible"}:  # all of them are counted already
+        every = int(tx.execute(_COUNTED, bound).scalar_one_or_none() or 0)
+        return every if query.show_hidden else every - int(tx.execute(_COUNT_HIDDEN, bound).scalar_one())
+    return int(tx.execute(_counting(conditions), bound).scalar_one())
 
 
 def get_many(tx: Tx, organization: OrganizationId, ids: Sequence[AgentId]) -> list[Agent]:

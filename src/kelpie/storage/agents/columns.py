@@ -1,6 +1,8 @@
 """Conversion between an agent and the columns of its row, and between its settings and their stored JSON."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Row
@@ -28,6 +30,7 @@ _READ = frozenset(
         "quota",
     }
 )
+_in_order = itemgetter(*(field.name for field in fields(Agent)))
 _PLAIN = tuple(name for name in _COLUMNS if name not in _READ)
 
 
@@ -73,18 +76,16 @@ def to_row(agent: Agent) -> dict[str, Any]:
 
 def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
     values = dict(zip(_COLUMNS, row, strict=False))  # further values of a statement come after the columns
-    stop_reason = values["last_stop_reason"]
-    return Agent(
-        **{name: values[name] for name in _PLAIN},
-        id=AgentId(values["id"]),
-        organization_id=OrganizationId(values["organization_id"]),
-        agent_type=AgentType(values["agent_type"]),
-        model=ModelChoice(**values["model"]),
-        tool_rules=tuple(ToolRule(r["type"], r["tool_name"], r["options"]) for r in values["tool_rules"]),
-        tags=tuple(tags),
-        last_stop_reason=StopReason(stop_reason) if stop_reason else None,
-        budget=_budget_from_json(values["budget"]),
-        facts=settings_from_json(values["facts"]),
-        permits=patterns_from_json(values["permits"]),
-        quota=quota_from_json(values["quota"]),
-    )
+    stop_reason, rules = values["last_stop_reason"], values["tool_rules"]
+    values["id"] = AgentId(values["id"])
+    values["organization_id"] = OrganizationId(values["organization_id"])
+    values["agent_type"] = AgentType(values["agent_type"])
+    values["model"] = ModelChoice(**values["model"])
+    values["tool_rules"] = tuple([ToolRule(r["type"], r["tool_name"], r["options"]) for r in rules]) if rules else ()
+    values["tags"] = tuple(tags)
+    values["last_stop_reason"] = StopReason(stop_reason) if stop_reason else None
+    values["budget"] = _budget_from_json(values["budget"])
+    values["facts"] = settings_from_json(values["facts"])
+    values["permits"] = patterns_from_json(values["permits"])
+    values["quota"] = quota_from_json(values["quota"])
+    return Agent(*_in_order(values))

@@ -1,12 +1,20 @@
-"""Filters of a list of agents: the conditions, built once, and their parameters."""
+"""Filters of a list of agents: the conditions, built once, and their parameters.
+
+A filter that matches few of very many agents names its candidates first: reading the list in its order until enough of
+them match would read all of it.
+"""
 
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, func, or_, select
 
 from kelpie.core.agents.agent import AgentQuery
+from kelpie.storage import name_index
 from kelpie.storage.rows.text_match import inside, pattern
 from kelpie.storage.tables import agent_identities, agent_tags, agents, identities
+from kelpie.world.database import Tx
+
+CANDIDATES_MAX = 256  # of more, a list in its order soon finds a page of matches
 
 _WITH_TAGS = select(agent_tags.c.agent_id).where(agent_tags.c.tag.in_(bindparam("tags", expanding=True)))
 _LINKED = select(agent_identities.c.agent_id)
@@ -28,6 +36,7 @@ CONDITIONS: dict[str, ColumnElement[bool]] = {
             identities.c.identifier_key.in_(bindparam("identifier_keys", expanding=True))
         )
     ),
+    "among": agents.c.id.in_(bindparam("among", expanding=True)),
     "only": agents.c.id.in_(bindparam("only", expanding=True)),
     "visible": or_(agents.c.hidden.is_(None), agents.c.hidden.is_(False)),
 }
@@ -68,3 +77,22 @@ def matching(query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
     if not query.show_hidden:
         names.append("visible")
     return tuple(names), bound
+
+
+_TAGGED = _WITH_TAGS.distinct().limit(CANDIDATES_MAX + 1)
+_OF_IDENTITY = _LINKED.where(agent_identities.c.identity_id == bindparam("identity_id")).limit(CANDIDATES_MAX + 1)
+
+
+def candidates(tx: Tx, query: AgentQuery, bound: dict[str, Any]) -> list[str] | None:
+    """A few agents, of any organization, among which are all that match; None when no filter is that selective.
+
+    `bound` are the parameters that `matching` found.
+    """
+    if query.query_text:
+        found = name_index.candidates(tx, query.query_text, CANDIDATES_MAX)
+        if found is not None:
+            return found
+    for wanted, statement in ((query.tags, _TAGGED), (query.identity_id, _OF_IDENTITY)):
+        if wanted and len(few := tx.execute(statement, bound).scalars().all()) <= CANDIDATES_MAX:
+            return list(few)
+    return None

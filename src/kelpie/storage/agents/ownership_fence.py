@@ -11,8 +11,10 @@ from sqlalchemy import bindparam, insert, or_, select, update
 from kelpie.core.errors import Fenced, NotFound, StorageBusy
 from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.tables import agent_head, memory_changes, nodes
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,11 @@ def rewrite(tx: Tx, node: Node) -> None:
     tx.execute(_REWRITE, {"node_id": node.id})
 
 
-_NEW_HEAD = insert(agent_head)
+_NEW_HEAD = Insert(agent_head)
 
 
 def create(tx: Tx, agent_id: AgentId) -> None:
-    tx.execute(_NEW_HEAD, {"agent_id": agent_id, "owner": None, "owner_incarnation": 0, "epoch": 0, "version": 0})
+    _NEW_HEAD.run(tx, [{"agent_id": agent_id, "owner": None, "owner_incarnation": 0, "epoch": 0, "version": 0}])
 
 
 _END_CLAIMS = (
@@ -116,7 +118,7 @@ def claim(tx: Tx, agent_id: AgentId, node: Node) -> Claim:
     return Claim(agent_id, int(epoch), node)
 
 
-_ADVANCE = (
+_ADVANCE = Prepared(
     update(agent_head)
     .where(
         agent_head.c.agent_id == bindparam("of_agent"),
@@ -132,14 +134,14 @@ def advance(tx: Tx, claim: Claim) -> None:
     """The first statement of every journal commit. Raises Fenced when the claim no longer holds."""
     if claim.ended:
         raise Fenced(f"{claim.agent_id} was unloaded while this was running")
-    moved = tx.execute(
-        _ADVANCE,
+    moved = _ADVANCE.run(
+        tx,
         {
             "of_agent": claim.agent_id,
             "of_epoch": claim.epoch,
             "node_id": claim.node.id,
             "node_incarnation": claim.node.incarnation,
         },
-    ).rowcount
+    )
     if moved != 1:
         raise Fenced(f"{claim.agent_id} was taken over or deleted")

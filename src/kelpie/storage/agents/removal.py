@@ -5,6 +5,8 @@ find it. Its rows are deleted then in pieces, each in a transaction of its own, 
 a small agent is one piece. What is left after a crash is found again, because the agent's own row is deleted last.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,11 +14,13 @@ import sqlalchemy as sa
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
-from kelpie.storage.rows.piece_size import ROWS_MAX
+from kelpie.search import scope_removal
+from kelpie.storage.rows.piece_size import ROWS_MAX, within_bytes
 from kelpie.storage.tables import (
     access_token_agents,
     agent_archives,
     agent_blocks,
+    agent_file_parts,
     agent_head,
     agent_identities,
     agent_secrets,
@@ -50,7 +54,6 @@ from kelpie.storage.tables import (
 )
 from kelpie.world.database import Tx
 
-BYTES = 4 * 1024 * 1024  # of messages that are deleted in one transaction
 LARGE = 20  # rows of tables whose rows bring many others along
 
 _OF_AGENT: sa.BindParameter[str] = sa.bindparam("of_agent", type_=sa.Text)
@@ -76,22 +79,49 @@ _FINDABLE = tuple(
     )
 )
 _GROUPS = sa.delete(groups).where(groups.c.manager_agent_id == _OF_AGENT)
-_NEXT = sa.select(removed_agents.c.agent_id).order_by(removed_agents.c.removed_at, removed_agents.c.agent_id).limit(1)
+_NEXT = (
+    sa.select(removed_agents.c.agent_id)
+    .where(removed_agents.c.agent_id.not_in(sa.bindparam("staged", expanding=True)))
+    .order_by(removed_agents.c.removed_at, removed_agents.c.agent_id)
+    .limit(1)
+)
 _AGENT = sa.delete(agents).where(agents.c.id == _OF_AGENT)
 
 
-def _some(table: sa.Table, of_agent: sa.Select[Any] | None = None) -> sa.Delete:
-    """Deletes a limited number of the agent's rows of a table."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The agent's rows of a table: the statement that deletes some, and where they may be large one for their sizes."""
+
+    delete: sa.Delete
+    sizes: sa.Select[Any] | None = None
+
+    def delete_some(self, tx: Tx, agent_id: AgentId, most: int) -> int:
+        """Deletes at most so many rows; returns their number, or `most` when others may be left."""
+        wanted = {"of_agent": agent_id, "most": most}
+        if self.sizes is None:
+            return tx.execute(self.delete, wanted).rowcount
+        found = list(tx.execute(self.sizes, wanted).scalars())
+        if (few := within_bytes(found)) > 0:
+            tx.execute(self.delete, {**wanted, "most": few})
+        return len(found) if few == len(found) else most
+
+
+def _some(table: sa.Table, large: tuple[str, ...] = (), of_agent: sa.Select[Any] | None = None) -> _Rows:
+    """A limited number of the agent's rows of a table; `large` are its columns without a narrow limit."""
     key = tuple(table.primary_key.columns) or (table.c.agent_id, table.c.turn_id, table.c.step)  # the journal has none
     own: sa.Select[Any] = sa.select(*key).where(table.c.agent_id == _OF_AGENT) if of_agent is None else of_agent
     chosen = own.limit(_MOST)
-    return sa.delete(table).where(key[0].in_(chosen) if len(key) == 1 else sa.tuple_(*key).in_(chosen))
+    delete = sa.delete(table).where(key[0].in_(chosen) if len(key) == 1 else sa.tuple_(*key).in_(chosen))
+    if not large:
+        return _Rows(delete)
+    sizes = [sa.func.coalesce(sa.func.length(sa.cast(table.c[name], sa.LargeBinary)), 0) for name in large]
+    return _Rows(delete, own.with_only_columns(sum(sizes[1:], start=sizes[0])).limit(_MOST))
 
 
-def _through(table: sa.Table, parent: sa.Table, link: sa.ColumnElement[bool]) -> sa.Delete:
-    """Deletes a limited number of rows that belong to rows of the agent."""
+def _through(table: sa.Table, parent: sa.Table, link: sa.ColumnElement[bool], large: tuple[str, ...] = ()) -> _Rows:
+    """A limited number of rows that belong to rows of the agent."""
     rows = sa.select(*table.primary_key.columns).join(parent, link).where(parent.c.agent_id == _OF_AGENT)
-    return _some(table, rows)
+    return _some(table, large, rows)
 
 
 _OWN_COPIES = (
@@ -99,34 +129,28 @@ _OWN_COPIES = (
     .join(conversations, conversations.c.id == conversation_blocks.c.conversation_id)
     .where(conversations.c.agent_id == _OF_AGENT)
 )
-_MESSAGES = (
-    sa.select(messages.c.id, sa.func.length(sa.cast(messages.c.content, sa.Text)).label("size"))
-    .where(messages.c.agent_id == _OF_AGENT)
-    .limit(_MOST)
-)
-_THESE_MESSAGES = sa.delete(messages).where(messages.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 # Children before their parents, so that no row brings many others along.
-_BEFORE_MESSAGES = (
+_ROWS = (
     _some(context),
     _through(conversation_shares, conversations, conversations.c.id == conversation_shares.c.conversation_id),
-)
-_AFTER_MESSAGES = (
+    _some(messages, ("content", "tool_calls", "tool_returns")),
     _some(tool_calls),
     _some(run_otids),
-    _through(run_events, runs, runs.c.id == run_events.c.run_id),
-    _through(step_traces, steps, steps.c.id == step_traces.c.step_id),
+    _through(run_events, runs, runs.c.id == run_events.c.run_id, ("events",)),
+    _through(step_traces, steps, steps.c.id == step_traces.c.step_id, ("request", "response")),
     _through(step_tags, steps, steps.c.id == step_tags.c.step_id),
     _some(steps),
-    _some(runs),
+    _some(runs, ("input",)),
     _some(journal),
     _some(facts),
     _some(entities),
     _some(working_memory),
     _some(working_memory_heads),
+    _some(agent_file_parts, ("document",)),
     _some(agent_blocks),
 )
-_COPIES = _some(blocks, _OWN_COPIES)
+_COPIES = _some(blocks, of_agent=_OWN_COPIES)
 _CONVERSATIONS = _some(conversations)
 
 
@@ -143,47 +167,31 @@ def remove(tx: Tx, agent_id: AgentId, now: Micros, rows: int = ROWS_MAX) -> None
     purge(tx, agent_id, rows)
 
 
-def needs_cleanup(tx: Tx) -> bool:
-    """Checks whether rows of a deleted agent remain."""
-    return tx.execute(_NEXT).scalar() is not None
+def needs_cleanup(tx: Tx, staged: Collection[AgentId] = ()) -> bool:
+    """Checks whether rows of a deleted agent remain; those that are being imported now are none."""
+    return tx.execute(_NEXT, {"staged": sorted(staged)}).scalar() is not None
 
 
-def clean_up(tx: Tx, rows: int = ROWS_MAX) -> None:
-    """Deletes at most so many rows of a deleted agent, and with the last of them the agent."""
-    agent_id = tx.execute(_NEXT).scalar()
-    if agent_id is not None:
-        purge(tx, AgentId(agent_id), rows)
+def clean_up(tx: Tx, rows: int = ROWS_MAX, staged: Collection[AgentId] = ()) -> None:
+    """Deletes at most so many rows of a deleted agent, and with the last of them the agent.
+
+    An import that was cut off has left messages in the search, which the deletion of an agent has removed before.
+    """
+    agent_id = tx.execute(_NEXT, {"staged": sorted(staged)}).scalar()
+    if agent_id is not None and purge(tx, AgentId(agent_id), rows):
+        scope_removal.discard_scope(tx, "message", agent_id, rows)
 
 
 def purge(tx: Tx, agent_id: AgentId, rows: int) -> bool:
     """Deletes at most so many rows; True when the agent is gone."""
-    of_agent, left = {"of_agent": agent_id}, rows
-    for statement in _BEFORE_MESSAGES:
-        left -= tx.execute(statement, {**of_agent, "most": left}).rowcount
+    left = rows
+    for each in _ROWS:
+        left -= each.delete_some(tx, agent_id, left)
         if left <= 0:
             return False
-    left -= _purge_messages(tx, agent_id, left)
-    for statement in _AFTER_MESSAGES:
-        if left <= 0:
-            return False
-        left -= tx.execute(statement, {**of_agent, "most": left}).rowcount
-    for statement in (_COPIES, _CONVERSATIONS):
+    for each in (_COPIES, _CONVERSATIONS):
         few = min(left, LARGE)
-        if few <= 0 or tx.execute(statement, {**of_agent, "most": few}).rowcount == few:
+        if each.delete_some(tx, agent_id, few) == few:
             return False
-    tx.execute(_AGENT, of_agent)
+    tx.execute(_AGENT, {"of_agent": agent_id})
     return True
-
-
-def _purge_messages(tx: Tx, agent_id: AgentId, most: int) -> int:
-    """Deletes some messages; returns their number, or `most` when others may be left."""
-    rows = tx.execute(_MESSAGES, {"of_agent": agent_id, "most": most}).all()
-    ids, size = list[str](), 0
-    for row in rows:
-        if ids and size + row.size > BYTES:
-            break
-        ids.append(row.id)
-        size += row.size
-    if ids:
-        tx.execute(_THESE_MESSAGES, {"ids": ids})
-    return len(ids) if len(ids) == len(rows) < most else most

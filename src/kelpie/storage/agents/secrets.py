@@ -18,6 +18,7 @@ _OF_AGENTS = (
     .order_by(agent_secrets.c.agent_id, agent_secrets.c.key)
 )
 _CLEAR = delete(agent_secrets).where(agent_secrets.c.agent_id == bindparam("of_agent"))
+_REMOVE_OTHERS = _CLEAR.where(agent_secrets.c.key.not_in(bindparam("keys", expanding=True)))
 _INSERT = insert(agent_secrets)
 
 
@@ -41,6 +42,11 @@ def replace(tx: Tx, agent_id: AgentId, secrets: Sequence[Secret], sealing: Seali
                 for s in secrets
             ],
         )
+
+
+def remove_others(tx: Tx, agent_id: AgentId, keys: Sequence[str]) -> None:
+    """Deletes the secrets of the agent that have other keys than these."""
+    tx.execute(_REMOVE_OTHERS, {"of_agent": agent_id, "keys": list(keys)})
 
 
 def of_agents(tx: Tx, ids: Sequence[AgentId], keyring: Keyring) -> dict[str, tuple[Secret, ...]]:

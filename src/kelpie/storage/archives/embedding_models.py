@@ -10,12 +10,16 @@ import sqlalchemy as sa
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.search import vector_rows
-from kelpie.search.tables import search_scopes
+from kelpie.search.tables import search_scopes, search_sketches
 from kelpie.search.text.fulltext import Kind
 from kelpie.storage.tables import agent_archives, agents, archives
 from kelpie.world.database import Tx
 
 _S = search_scopes.c
+_OWNERS_OF = {
+    kind: sa.select(table.c.id, table.c.organization_id).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
+    for kind, table in (("passage", archives), ("message", agents), ("fact", agents))
+}
 _DEFAULT = sa.bindparam("default_model", type_=sa.Text)
 _OF_ARCHIVES = sa.select(archives.c.id, sa.func.coalesce(archives.c.embedding, _DEFAULT)).where(
     archives.c.id.in_(sa.bindparam("ids", expanding=True))
@@ -54,6 +58,19 @@ _CHANGING_OF = {
 }
 
 
+_VECTOR_BYTES_PER_SKETCH_BYTE = 32  # a sketch has a bit where the vector has a number of four bytes
+_SKETCHED = (
+    sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(search_sketches.c.sketch)), 0))
+    .join(archives, archives.c.id == search_sketches.c.scope)
+    .where(search_sketches.c.kind == "passage", archives.c.organization_id == sa.bindparam("of_organization"))
+)
+
+
+def vector_bytes(tx: Tx, organization: OrganizationId) -> int:
+    """The number of bytes of all vectors of passages."""
+    return _VECTOR_BYTES_PER_SKETCH_BYTE * int(tx.execute(_SKETCHED, {"of_organization": organization}).scalar_one())
+
+
 def selected_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
     """The selected model of each of these archives, agents or, for tools, organisations, which choose none."""
     if kind == "tool":
@@ -61,6 +78,13 @@ def selected_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None)
     statement = _OF_ARCHIVES if kind == "passage" else _OF_AGENTS
     rows = tx.execute(statement, {"ids": list(scopes), "default_model": default})
     return {scope: model for scope, model in rows if model is not None}
+
+
+def owners(tx: Tx, kind: Kind, scopes: Sequence[str]) -> dict[str, str]:
+    """The organisation of each of these archives, agents or, for tools, organisations."""
+    if kind == "tool":
+        return {scope: scope for scope in scopes}
+    return {row.id: row.organization_id for row in tx.execute(_OWNERS_OF[kind], {"ids": list(scopes)})}
 
 
 def of_archive(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> dict[str, str]:

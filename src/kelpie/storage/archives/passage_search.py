@@ -4,6 +4,7 @@ Every search names an archive or an organisation, and that is a condition in SQL
 outside are neither shown nor ranked.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,16 +15,17 @@ import sqlalchemy as sa
 from kelpie.core.ids import ArchiveId, OrganizationId
 from kelpie.core.memory.passages import Passage, PassageQuery
 from kelpie.core.search_hits import Hit
+from kelpie.core.time import Micros
 from kelpie.search import items
-from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import ItemQuery, Near, NearestItems
+from kelpie.search.item_lookup import ITEM_ID, Only, listed
+from kelpie.search.queries import NOTHING_NEAR, ItemQuery, NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.archives.passages import from_row
 from kelpie.storage.tables import archives, passage_tags, passages
 from kelpie.world.database import Tx
 
 _ALL = sa.select(passages)
-_MANY = _ALL.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
+_MANY = _ALL.where(passages.c.id.in_(listed("ids")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class _Shape:
 
 
 def search(
-    tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: Sequence[Near] = ()
+    tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: NearItems = NOTHING_NEAR
 ) -> list[FoundPassages]:
     """The best passages of an archive or of a whole organisation that pass the filters; without text by age.
 
@@ -65,7 +67,7 @@ def search(
     only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
     # The nearest were found before; access to them is checked again here.
-    found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}).all() if hits else ()
+    found = tx.execute(_these(shape), {**bound, "ids": json.dumps([hit.id for hit in hits])}).all() if hits else ()
     rows = {row.id: row for row in found}
     return [FoundPassages(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
 
@@ -77,7 +79,7 @@ def nearest(
     models: Mapping[str, str],
     query: PassageQuery,
     meanings: Mapping[str, Vector],
-) -> list[Near]:
+) -> NearItems:
     """The passages nearest in meaning, of these archives, each with the model its vectors are of.
 
     The archives are those of the search; access to a passage is checked again when it is looked up.
@@ -88,7 +90,14 @@ def nearest(
 
 
 def _wanted(query: PassageQuery) -> ItemQuery:
-    return ItemQuery(query.text, query.limit, query.mode)
+    return ItemQuery(query.text, query.limit, query.mode, mentions=query.mentions, times=_times)
+
+
+_TIMES = sa.select(passages.c.id, passages.c.created_at).where(passages.c.id.in_(listed("ids")))
+
+
+def _times(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[Micros, Micros]]:
+    return {row.id: (row.created_at, row.created_at) for row in tx.execute(_TIMES, {"ids": json.dumps(ids)})}
 
 
 def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:

@@ -48,6 +48,8 @@ def from_row(row: sa.Row[Any]) -> Passage:
         organization_id=OrganizationId(row.organization_id),
         created_by_id=row.created_by_id,
         last_updated_by_id=row.last_updated_by_id,
+        batch_id=row.batch_id,
+        position=row.position,
     )
 
 
@@ -69,10 +71,11 @@ def insert_many(tx: Tx, made: Sequence[Passage], vectors: Vectors | None = None)
         tx.execute(_INSERT_TAG, tags)
     scopes: dict[ArchiveId, list[Item]] = {}
     for passage in made:
-        item = Item(passage.id, passage.text, (vectors or {}).get(passage.text, ()))
+        found = (vectors or {}).get(passage.text, ())
+        item = Item(passage.id, passage.text, found, passage.batch_id, passage.position)
         scopes.setdefault(passage.archive_id, []).append(item)
-    for archive_id, found in scopes.items():
-        items.put_many(tx, "passage", archive_id, found)
+    for archive_id, some in scopes.items():
+        items.put_many(tx, "passage", archive_id, some)
 
 
 def _to_row(passage: Passage) -> dict[str, Any]:

@@ -1,20 +1,25 @@
 """Deletion of archives with all their contents.
 
-A large archive disappears at once for every client, and is deleted in small pieces afterwards, so that no client waits.
+A large archive disappears at once for every client, and is deleted in small pieces afterwards, so that no client waits:
+its search entries first, then its passages, and at last its own row. Until then its id cannot be used again, and what
+is left after a crash is found.
 """
 
 import sqlalchemy as sa
 
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
-from kelpie.search import items
-from kelpie.storage.archives import archives as rows
+from kelpie.search import items, scope_removal
+from kelpie.storage.archives import archives as archive_rows
+from kelpie.storage.rows.piece_size import ROWS_MAX, within_bytes
 from kelpie.storage.tables import agent_archives, archives, passages
 from kelpie.world.database import Tx
 
-PIECE = 200  # passages that are deleted in one transaction: about 10 ms
-
 _DELETE = sa.delete(archives).where(archives.c.id == sa.bindparam("of_archive"))
-_FEW_OF = sa.select(passages.c.id).where(passages.c.archive_id == sa.bindparam("of_archive")).limit(PIECE + 1)
+_FEW_OF = (
+    sa.select(passages.c.id, sa.func.length(passages.c.text).label("size"))
+    .where(passages.c.archive_id == sa.bindparam("of_archive"))
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
 _REMOVE = sa.update(archives).where(archives.c.id == sa.bindparam("of_archive")).values(removed=True)
 _DETACH_ALL = sa.delete(agent_archives).where(agent_archives.c.archive_id == sa.bindparam("of_archive"))
 _REMOVED = sa.select(archives.c.id).where(archives.c.removed.is_(True)).order_by(archives.c.id).limit(1)
@@ -31,16 +36,19 @@ _OWNED_ALONE = (
 )
 
 
-def delete(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> None:
-    """Deletes the archive, its passages and their text index, and detaches its agents. Raises NotFound."""
-    rows.require(tx, organization, archive_id)
-    _delete(tx, archive_id)
+def delete(tx: Tx, organization: OrganizationId, archive_id: ArchiveId, rows: int = ROWS_MAX) -> None:
+    """Deletes the archive, its passages and their text index, and detaches its agents: now or, when it has more rows
+    than that, piece by piece later. Raises NotFound."""
+    archive_rows.require(tx, organization, archive_id)
+    _delete(tx, archive_id, rows)
 
 
-def _delete(tx: Tx, archive_id: str) -> None:
-    found = _some_of(tx, archive_id)
-    if len(found) <= PIECE:
-        _delete_whole(tx, archive_id, found)
+def _delete(tx: Tx, archive_id: str, rows: int) -> None:
+    found, is_all = _some_of(tx, archive_id, rows)
+    if is_all:
+        items.remove_many(tx, "passage", found)
+        items.forget_scope(tx, "passage", archive_id)
+        tx.execute(_DELETE, {"of_archive": archive_id})
         return
     tx.execute(_REMOVE, {"of_archive": archive_id})
     tx.execute(_DETACH_ALL, {"of_archive": archive_id})
@@ -51,31 +59,27 @@ def needs_cleanup(tx: Tx) -> bool:
     return tx.execute(_REMOVED).scalar() is not None
 
 
-def clean_up(tx: Tx) -> None:
-    """Deletes a piece of what remains of a deleted archive, and with the last piece the archive."""
+def clean_up(tx: Tx, rows: int = ROWS_MAX) -> None:
+    """Deletes at most so many search entries and passages of a deleted archive, and with the last of them the
+    archive."""
     archive_id = tx.execute(_REMOVED).scalar()
-    if archive_id is None:
+    if archive_id is None or not scope_removal.remove_piece(tx, "passage", archive_id, rows):
         return
-    found = _some_of(tx, archive_id)
-    if len(found) <= PIECE:
-        _delete_whole(tx, archive_id, found)
-    else:
-        items.remove_many(tx, "passage", found)
+    found, is_all = _some_of(tx, archive_id, rows)
+    if found:
         tx.execute(_DELETE_PASSAGES, {"ids": found})
+    if is_all:
+        tx.execute(_DELETE, {"of_archive": archive_id})
 
 
-def _some_of(tx: Tx, archive_id: str) -> list[str]:
-    """All passages of an archive, or one more than a piece."""
-    return [row[0] for row in tx.execute(_FEW_OF, {"of_archive": archive_id})]
+def _some_of(tx: Tx, archive_id: str, rows: int) -> tuple[list[str], bool]:
+    """Passages of an archive, as many as a piece may delete, and whether these are all."""
+    found = tx.execute(_FEW_OF, {"of_archive": archive_id, "most": rows + 1}).all()
+    count = within_bytes(row.size for row in found[:rows])
+    return [row.id for row in found[:count]], count == len(found)
 
 
-def _delete_whole(tx: Tx, archive_id: str, passage_ids: list[str]) -> None:
-    items.remove_many(tx, "passage", passage_ids)
-    items.forget_scope(tx, "passage", archive_id)
-    tx.execute(_DELETE, {"of_archive": archive_id})
-
-
-def remove_owned(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes the archive that belongs to this agent alone, with its passages and their text index."""
+def remove_owned(tx: Tx, agent_id: AgentId, rows: int = ROWS_MAX) -> None:
+    """Deletes the archive that belongs to this agent alone, as `delete` does."""
     for (archive_id,) in tx.execute(_OWNED_ALONE, {"of_agent": agent_id}).all():
-        _delete(tx, archive_id)
+        _delete(tx, archive_id, rows)

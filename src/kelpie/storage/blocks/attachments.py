@@ -17,9 +17,11 @@ from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.rows import paging
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.rows.row_bytes import sizes_by_agent
 from kelpie.storage.tables import agent_blocks, agents, blocks, conversation_blocks, conversations
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 _ID_CHUNK = 5000  # ids per IN list
 _OTHERS = 1024  # bytes of the other fields of a block
@@ -28,7 +30,7 @@ _LABEL = sa.select(blocks.c.label).where(blocks.c.id == sa.bindparam("of_block")
 _HOLDER_OF_LABEL = sa.select(agent_blocks.c.block_id).where(
     agent_blocks.c.agent_id == sa.bindparam("of_agent"), agent_blocks.c.label == sa.bindparam("of_label")
 )
-_ATTACH = sa.insert(agent_blocks)
+_ATTACH = Insert(agent_blocks)
 _DETACH = sa.delete(agent_blocks).where(
     agent_blocks.c.agent_id == sa.bindparam("of_agent"), agent_blocks.c.block_id == sa.bindparam("of_block")
 )
@@ -69,7 +71,7 @@ def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
     if holder is not None:
         raise label_conflict(agent_id, label)
     try:
-        tx.execute(_ATTACH, {"agent_id": agent_id, "label": label, "block_id": block_id})
+        _ATTACH.run(tx, [{"agent_id": agent_id, "label": label, "block_id": block_id}])
     except IntegrityError as error:
         raise label_conflict(agent_id, label) from error
     return True
@@ -88,7 +90,7 @@ def share(tx: Tx, block_id: BlockId, agent_ids: Sequence[AgentId]) -> tuple[Agen
 def attach_new(tx: Tx, agent_id: AgentId, made: Sequence[Block]) -> None:
     """Attaches new blocks, all of different labels, to an agent that was just created."""
     if made:
-        tx.execute(_ATTACH, [{"agent_id": agent_id, "label": block.label, "block_id": block.id} for block in made])
+        _ATTACH.run(tx, [{"agent_id": agent_id, "label": block.label, "block_id": block.id} for block in made])
 
 
 def detach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> None:
@@ -202,16 +204,17 @@ def label_conflict(agent: str, label: str) -> Conflict:
 # --- attached blocks ------------------------------------------------------------------------------------------------
 
 _ATTACHED = (
-    sa.select(agent_blocks.c.agent_id, blocks, TAGS)
+    sa.select(blocks, TAGS, agent_blocks.c.agent_id)
     .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
     .order_by(blocks.c.created_at, blocks.c.id)
 )
 _OF_AGENT = _ATTACHED.where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
+_OF_ONE = Prepared(_OF_AGENT)
 _OF_AGENTS = _ATTACHED.where(agent_blocks.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
 _BY_LABEL = _OF_AGENT.where(agent_blocks.c.label == sa.bindparam("of_label"))
 _BY_LABEL_LOCKED = _BY_LABEL.with_for_update(of=blocks)
 _OF_THREAD = (
-    sa.select(conversation_blocks.c.label.label("under"), blocks, TAGS)
+    sa.select(blocks, TAGS, conversation_blocks.c.label.label("under"))
     .join(conversation_blocks, conversation_blocks.c.block_id == blocks.c.id)
     .where(conversation_blocks.c.conversation_id == sa.bindparam("of_conversation"))
     .order_by(conversation_blocks.c.label)
@@ -221,11 +224,13 @@ _OWN_BY_LABEL_LOCKED = _OF_THREAD.where(blocks.c.label == sa.bindparam("of_label
 
 def of_agent(tx: Tx, agent_id: AgentId) -> list[Block]:
     """The blocks of one agent, oldest block first."""
-    return [from_row(row) for row in tx.execute(_OF_AGENT, {"of_agent": agent_id})]
+    return [from_row(row) for row in _OF_ONE.rows(tx, {"of_agent": agent_id})]
 
 
 def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Block]]:
     """The blocks of many agents in one query; every requested agent is in the answer."""
+    if len(agent_ids) == 1:
+        return {agent_ids[0]: of_agent(tx, agent_ids[0])}
     found: dict[AgentId, list[Block]] = {agent_id: [] for agent_id in agent_ids}
     wanted = list(found)
     for start in range(0, len(wanted), _ID_CHUNK):

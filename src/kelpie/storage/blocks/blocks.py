@@ -19,15 +19,17 @@ from kelpie.storage.blocks import history as block_history
 from kelpie.storage.blocks.filters import matching
 from kelpie.storage.blocks.rows import SUMMED, TAG_SEPARATOR, TAGS, from_row, sum_of, to_row
 from kelpie.storage.rows import paging
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.tables import block_tags, blocks
 from kelpie.world.database import Tx
 
 _CHANGEABLE = frozenset(field.name for field in fields(NewBlock))
 
 _ALL = sa.select(blocks, TAGS)
+_OURS = _ALL.where(blocks.c.organization_id == sa.bindparam("of_organization"))
 _ONE = _ALL.where(blocks.c.id == sa.bindparam("of_block"))
 _ONE_LOCKED = _ONE.with_for_update(of=blocks)
-_INSERT = sa.insert(blocks)
+_INSERT = Insert(blocks)
 _INSERT_TAG = sa.insert(block_tags)
 _DELETE_TAGS = sa.delete(block_tags).where(block_tags.c.block_id == sa.bindparam("of_block"))
 _DELETE = sa.delete(blocks).where(blocks.c.id == sa.bindparam("of_block"))
@@ -40,7 +42,7 @@ def insert(tx: Tx, made: Sequence[Block], by: Author) -> None:
     """Writes new blocks with their tags. Raises InvalidInput for a tag that cannot be stored."""
     if not made:
         return
-    tx.execute(_INSERT, [to_row(block) for block in made])
+    _INSERT.run(tx, [to_row(block) for block in made])
     for block in made:
         _add_tags(tx, block.id, block.tags)
     block_history.begin(tx, made, by)
@@ -81,10 +83,17 @@ def count(tx: Tx, organization: OrganizationId, query: BlockQuery) -> int:
 
 def select(tx: Tx, organization: OrganizationId, query: BlockQuery) -> list[Block]:
     """The blocks that match every filter, on the requested page."""
-    found = _ALL.where(blocks.c.organization_id == organization, *matching(query))
-    return [
-        from_row(row) for row in paging.page(tx, found, blocks, query.page, within={"organization_id": organization})
-    ]
+    plain = BlockQuery(templates_only=query.templates_only, show_hidden=query.show_hidden)
+    found = _listed(plain) if query == replace(plain, page=query.page) else _OURS.where(*matching(query))
+    bound = {"of_organization": organization}
+    rows = paging.page(tx, found, blocks, query.page, bound, within={"organization_id": organization})
+    return [from_row(row) for row in rows]
+
+
+@lru_cache(maxsize=4)
+def _listed(plain: BlockQuery) -> sa.Select[Any]:
+    """The statement of a query without filters that have values."""
+    return _OURS.where(*matching(plain))
 
 
 # --- changing -------------------------------------------------------------------------------------------------------

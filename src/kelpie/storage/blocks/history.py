@@ -14,6 +14,7 @@ from kelpie.core.ids import BlockId
 from kelpie.core.memory.block_history import Author, AuthorKind, BlockVersion, Change
 from kelpie.core.memory.blocks import Block
 from kelpie.storage.rows.checksums import checksum, report
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.tables import block_history
 from kelpie.world.database import Tx
 
@@ -21,7 +22,7 @@ _SWEEP_EVERY = 16  # versions, so that most changes cost one statement here and 
 
 _H = block_history.c
 _SUMMED = tuple(str(name) for name in _H.keys() if name not in ("value", "checksum", "value_checksum"))  # noqa: SIM118
-_INSERT = sa.insert(block_history)
+_INSERT = Insert(block_history)
 _SWEEP = sa.delete(block_history).where(_H.block_id == sa.bindparam("of_block"), _H.version <= sa.bindparam("up_to"))
 _LISTED = (
     sa.select(*(column for column in block_history.c if column.key != "value"), sa.func.length(_H.value).label("chars"))
@@ -37,12 +38,12 @@ _ONE = sa.select(block_history, sa.func.length(_H.value).label("chars")).where(
 
 def begin(tx: Tx, made: Sequence[Block], by: Author) -> None:
     """Records new blocks."""
-    tx.execute(_INSERT, [_row(block, _initial_fields(block), by, block.created_at) for block in made])
+    _INSERT.run(tx, [_row(block, _initial_fields(block), by, block.created_at) for block in made])
 
 
 def record(tx: Tx, block: Block, fields: Mapping[str, Any], change: Change) -> None:
     """Records a block after a change of these fields beside its value."""
-    tx.execute(_INSERT, _row(block, fields, change.by, change.at, change.restores))
+    _INSERT.run(tx, [_row(block, fields, change.by, change.at, change.restores)])
     if block.version % _SWEEP_EVERY == 0 and block.version > change.kept:
         tx.execute(_SWEEP, {"of_block": block.id, "up_to": block.version - change.kept})
 

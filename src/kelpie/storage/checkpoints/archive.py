@@ -8,7 +8,7 @@ the caller asks for that.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -36,6 +36,7 @@ _IN_ANOTHER = "a passage of the checkpoint is now in another archive; nothing wa
 _ARCHIVE = columns_of(archive_table, "organization_id", "removed")
 _PASSAGE = columns_of(passage_table, "organization_id", "archive_id", "checksum")
 _STORED = (*_PASSAGE, "checksum")
+_ALONE = {"batch_id": None, "position": None}  # documents of before passages had neighbours
 
 _USED: sa.Select[Any] = (
     sa.select(*(archive_table.c[name] for name in _ARCHIVE), agent_archives.c.is_owner)
@@ -132,7 +133,8 @@ def read(memory: Mapping[str, Any]) -> ArchiveSection | None:
 
 
 def _passage(data: Any, where: str) -> dict[str, Any]:
-    values = row(passage_table, data, where, _PASSAGE)
+    given = {**_ALONE, **cast("dict[str, Any]", data)} if isinstance(data, dict) else data
+    values = row(passage_table, given, where, _PASSAGE)
     identifier(PassageId, values["id"], f"{where}.id")
     texts(values["tags"], f"{where}.tags")
     members(values["metadata"], f"{where}.metadata", values["metadata"] or ())

@@ -35,7 +35,7 @@ _DROP_PARTS = sa.delete(memory_change_parts).where(
     _P.agent_id == _OF, _P.number.in_(sa.bindparam("numbers", expanding=True))
 )
 _DROP = sa.delete(memory_changes).where(_C.agent_id == _OF)
-_PARTS_DROPPED = 8  # in one transaction
+_PARTS_DROPPED = 2  # in one transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,20 @@ def _part(value: Any) -> bool:
 _LINES = _maybe(_each(_text))
 _RETURN = {"call_id": _text, "name": _text, "ok": _flag, "text": _text, "stdout": _LINES, "stderr": _LINES}
 _SELDOM: dict[str, _Check] = {"untried": _flag, "ran_with": _text, "content": _each(_part)}
-_CALL = _shape({"id": _text, "name": _text, "arguments": _text}, {"awaits": lambda value: value in list(Awaits)})
+_QUESTION = _shape({"message": _text, "schema": _maybe(_object), "url": _maybe(_text)})
+_QUESTIONS = _shape(
+    {
+        "server": _text,
+        "questions": lambda value: _object(value) and all(_QUESTION(each) for each in value.values()),
+        "answers": lambda value: _object(value) and all(_object(each) for each in value.values()),
+        "state": _maybe(_text),
+        "rounds": lambda value: isinstance(value, int),
+    }
+)
+_CALL = _shape(
+    {"id": _text, "name": _text, "arguments": _text},
+    {"awaits": lambda value: value in list(Awaits), "questions": _QUESTIONS},
+)
 _RULING = _shape(
     {"type": _text, "call_id": _text, "approve": _flag, "reason": _maybe(_text), "arguments": _maybe(_text)}
 )

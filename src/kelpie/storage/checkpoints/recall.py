@@ -16,7 +16,7 @@ from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.core.memory.blocks import Block
 from kelpie.search import items, scope_removal
-from kelpie.search.items import Item
+from kelpie.search.text import segment_queue
 from kelpie.storage.blocks.rows import TAGS, from_row
 from kelpie.storage.checkpoints import blocks as checkpoint_blocks
 from kelpie.storage.checkpoints import messages as checkpoint_messages
@@ -32,7 +32,7 @@ from kelpie.storage.tables import conversations as conversation_table
 from kelpie.storage.tables import messages as table
 from kelpie.world.database import Tx
 
-REMOVED, DROPPED, WRITTEN, SHOWN = 50, 200, 50, 500  # messages of one piece, and rows of a context
+REMOVED, DROPPED, WRITTEN, SHOWN = 50, 100, 50, 500  # messages of one piece, and rows of a context
 
 _CHUNK = 500
 _some = conversation_shares.alias("some")
@@ -64,7 +64,7 @@ _THREADS: sa.Select[Any] = (
 _OF_THREADS = conversation_table.c.agent_id == sa.bindparam("of_agent")
 _DROP_THREAD = sa.delete(conversation_table).where(conversation_table.c.id == sa.bindparam("of_conversation"))
 _COPIES = (
-    sa.select(conversation_blocks.c.conversation_id, conversation_blocks.c.label.label("under"), block_table, TAGS)
+    sa.select(block_table, TAGS, conversation_blocks.c.conversation_id, conversation_blocks.c.label.label("under"))
     .join(conversation_blocks, conversation_blocks.c.block_id == block_table.c.id)
     .join(conversation_table, conversation_table.c.id == conversation_blocks.c.conversation_id)
     .where(_OF_THREADS)
@@ -290,8 +290,13 @@ def history_pieces(tx: Tx, agent_id: AgentId) -> list[Piece]:
         *each_part(ids, DROPPED, _drop_messages),
         *repeated(
             scope_removal.count(tx, "message", agent_id),
-            scope_removal.PIECE,
-            lambda tx, most: scope_removal.remove_some(tx, "message", agent_id),
+            DROPPED,
+            lambda tx, most: scope_removal.remove_some(tx, "message", agent_id, most),
+        ),
+        *repeated(
+            segment_queue.count_rows(tx, "message", agent_id),
+            DROPPED,
+            lambda tx, most: segment_queue.forget_some(tx, "message", agent_id, most),
         ),
     ]
 
@@ -315,5 +320,5 @@ def _insert_messages(tx: Tx, new: Sequence[dict[str, Any]], agent_id: AgentId) -
     except IntegrityError as error:
         raise Conflict(_OF_ANOTHER) from error
     said = [message_from_json(each) for each in new]
-    found = [Item(each.id, each.said) for each in said if each.role in messages.SEARCHABLE and each.said]
+    found = [messages.searchable(each, each.seq) for each in said if each.role in messages.SEARCHABLE and each.said]
     items.put_many(tx, "message", agent_id, found)

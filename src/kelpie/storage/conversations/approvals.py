@@ -34,11 +34,11 @@ _REQUESTS = (
 )
 _PENDING = (
     select(
+        messages,
         approvals.c.conversation_id.label("in_conversation"),
         approvals.c.answers.label("given"),
         approvals.c.requested_at,
         agents.c.name.label("agent_name"),
-        messages,
     )
     .join(messages, messages.c.id == approvals.c.message_id)
     .join(agents, agents.c.id == approvals.c.agent_id)

@@ -10,28 +10,29 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    insert,
     literal_column,
     select,
     tuple_,
 )
 
-from kelpie.core.conversations.messages import Message
+from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.storage.conversations.message_rows import from_row
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
 _SEPARATOR = ","  # between ids, which hold none
 
-_INSERT = insert(context)
+_INSERT = Insert(context)
 _CLEAR = delete(context).where(
     context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
 )
 
 
-def _joined(of_agent: ColumnElement[str]) -> Select[str]:
-    """The ids of a context as one text, in their order: a row for each would cost several times as much."""
+def joined_ids(of_agent: ColumnElement[str]) -> Select[str]:
+    """The ids of a context as one text, for `split_ids`, in their order: a row for each would cost several times as
+    much."""
     ordered = (
         select(context.c.message_id)
         .where(context.c.agent_id == of_agent, context.c.conversation_id == bindparam("of_conversation"))
@@ -43,7 +44,7 @@ def _joined(of_agent: ColumnElement[str]) -> Select[str]:
     return select(func.aggregate_strings(ordered.c.message_id, separator))
 
 
-_IDS = _joined(bindparam("of_agent"))
+_IDS = joined_ids(bindparam("of_agent"))
 _NEWEST = (
     select(messages, context.c.position.label("place"))
     .join(context, context.c.message_id == messages.c.id)
@@ -52,7 +53,7 @@ _NEWEST = (
     .limit(bindparam("most"))
 )
 _BEFORE = _NEWEST.where(context.c.position < bindparam("before"))
-_IDS_OF = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subquery()).where(
+_IDS_OF = select(agents.c.id, joined_ids(literal_column("agents.id")).scalar_subquery()).where(
     agents.c.id.in_(bindparam("ids", expanding=True))
 )
 
@@ -60,8 +61,8 @@ _IDS_OF = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subque
 def insert_at(tx: Tx, agent_id: AgentId, new: Sequence[MessageId], conversation: str, first: int) -> None:
     """Adds messages to a context from this position on. The sequence number of a message is always a free position at
     the end: a context never holds more messages than the agent ever had."""
-    tx.execute(
-        _INSERT,
+    _INSERT.run(
+        tx,
         [
             {"agent_id": agent_id, "conversation_id": conversation, "position": first + i, "message_id": message_id}
             for i, message_id in enumerate(new)
@@ -79,7 +80,22 @@ def replace(tx: Tx, agent_id: AgentId, kept: Sequence[MessageId], conversation: 
 def ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
     """The messages of a context, in their order."""
     found = tx.execute(_IDS, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
-    return _split(found)
+    return split_ids(found)
+
+
+_FIRST = (
+    select(messages.c.id, messages.c.role)
+    .join(context, context.c.message_id == messages.c.id)
+    .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
+    .order_by(context.c.position)
+    .limit(1)
+)
+
+
+def instructions(tx: Tx, agent_id: AgentId, conversation: str = "") -> MessageId | None:
+    """The system message that a context begins with; None where it begins with another message."""
+    first = tx.execute(_FIRST, {"of_agent": agent_id, "of_conversation": conversation}).first()
+    return MessageId(first.id) if first is not None and first.role == Role.system else None
 
 
 def ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
@@ -87,10 +103,11 @@ def ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, .
     if len(agent_ids) == 1:
         return {agent_ids[0]: ids(tx, agent_ids[0])}
     found = tx.execute(_IDS_OF, {"ids": list(agent_ids), "of_conversation": ""})
-    return {agent_id: _split(joined) for agent_id, joined in found}
+    return {agent_id: split_ids(joined) for agent_id, joined in found}
 
 
-def _split(joined: str | None) -> tuple[MessageId, ...]:
+def split_ids(joined: str | None) -> tuple[MessageId, ...]:
+    """The ids that `joined_ids` selects as one text."""
     return tuple(map(MessageId, joined.split(_SEPARATOR))) if joined else ()
 
 

@@ -199,6 +199,16 @@ def is_live(tx: Tx, conversation_id: str) -> bool:
     return tx.execute(_IS_LIVE, {"of_conversation": conversation_id}).first() is not None
 
 
+_LIVE_OF_AGENT = (
+    select(_C.id).where(_C.agent_id == bindparam("of_agent"), _C.deleted_at.is_(None)).order_by(_C.created_at, _C.id)
+)
+
+
+def live_of_agent(tx: Tx, agent_id: AgentId) -> list[ConversationId]:
+    """The conversations of an agent that were not deleted, without the default one; the oldest first."""
+    return list(map(ConversationId, tx.execute(_LIVE_OF_AGENT, {"of_agent": agent_id}).scalars()))
+
+
 # --- removing -------------------------------------------------------------------------------------------------------
 
 _OWN_BLOCKS = select(conversation_blocks.c.block_id)

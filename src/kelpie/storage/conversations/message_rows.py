@@ -1,8 +1,8 @@
 """Conversion of messages to columns and back. The stored JSON format is stable: operators' databases contain it."""
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any
 
 from sqlalchemy import Row
 
@@ -21,9 +21,12 @@ from kelpie.core.conversations.messages import (
     ToolCall,
     ToolReturn,
 )
+from kelpie.core.conversations.questions import questions_from_json, questions_to_json
 from kelpie.core.errors import InvariantBroken
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
-from kelpie.storage.rows.checksums import checksum, report
+from kelpie.storage.rows.checksums import checksum, checksum_and_size, report
+from kelpie.storage.rows.standard_texts import SystemContent
+from kelpie.storage.tables import messages
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
@@ -57,7 +60,7 @@ def content_to_json(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def content_from_json(data: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
-    return tuple(_part_from_json(part) for part in data)
+    return tuple([_part_from_json(part) for part in data])
 
 
 def _return_to_json(result: ToolReturn) -> dict[str, Any]:
@@ -90,12 +93,14 @@ def _return_from_json(data: dict[str, Any]) -> ToolReturn:
 
 def _call_to_json(call: ToolCall) -> dict[str, Any]:
     awaits = {"awaits": call.awaits.value} if call.awaits else {}
-    return {"id": call.id, "name": call.name, "arguments": call.arguments, **awaits}
+    asked = {"questions": questions_to_json(call.questions)} if call.questions else {}
+    return {"id": call.id, "name": call.name, "arguments": call.arguments, **awaits, **asked}
 
 
 def _call_from_json(data: dict[str, Any]) -> ToolCall:
     awaits = Awaits(data["awaits"]) if "awaits" in data else None
-    return ToolCall(data["id"], data["name"], data["arguments"], awaits)
+    asked = questions_from_json(data["questions"]) if "questions" in data else None
+    return ToolCall(data["id"], data["name"], data["arguments"], awaits, asked)
 
 
 def answers_to_json(answers: Iterable[CallAnswer]) -> list[dict[str, Any]]:
@@ -103,7 +108,7 @@ def answers_to_json(answers: Iterable[CallAnswer]) -> list[dict[str, Any]]:
 
 
 def answers_from_json(data: Iterable[dict[str, Any]] | None) -> tuple[CallAnswer, ...]:
-    return tuple(_answer_from_json(answer) for answer in data or ())
+    return tuple([_answer_from_json(answer) for answer in data]) if data else ()
 
 
 def _answer_to_json(answer: CallAnswer) -> dict[str, Any]:
@@ -130,13 +135,15 @@ def _lines(data: list[str] | None) -> tuple[str, ...] | None:
 
 def to_row(message: Message, seq: int) -> dict[str, Any]:
     row = _columns(message, seq)
+    if message.role is Role.system:
+        row["content"] = SystemContent(row["content"])
     row["checksum"] = checksum(row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
     return row
 
 
 def rewritten(content: Iterable[Part]) -> dict[str, Any]:
     """The columns of a system message with new text."""
-    told = content_to_json(content)
+    told = SystemContent(content_to_json(content))
     return {"content": told, "checksum": checksum(Role.system.value, told, [], [], None)}
 
 
@@ -163,52 +170,78 @@ def _columns(message: Message, seq: int) -> dict[str, Any]:
 
 
 _ROLES = {role.value: role for role in Role}
+_NAMES = tuple(messages.c.keys())
+_OTHERS = 400  # bytes of the other columns
+_summed = itemgetter("role", "content", "tool_calls", "tool_returns", "answers")
+_often_empty = itemgetter("conversation_id", "run_id", "step_id", "tool_calls", "tool_returns")
 
 
 def from_row(row: Row[Any]) -> Message:
-    """The message; one whose row is damaged is `lost`, and that is logged."""
-    told = (row.role, row.content, row.tool_calls, row.tool_returns, row.answers)
-    if row.checksum is not None and row.checksum != checksum(*told):
+    """The message of a row whose statement selects the columns of messages before anything else; one whose row is
+    damaged is `lost`, and that is logged."""
+    return _from_values(dict(zip(_NAMES, row, strict=False)))  # a column of a row by its name costs ten times as much
+
+
+def from_rows_within(rows: Iterable[Row[Any]], bytes_max: int | None) -> list[Message]:
+    """The messages of the first rows that have at most this many bytes together, and always the first one. Reads no row
+    beyond the one that is too many.
+    """
+    found: list[Message] = []
+    size = 0
+    for row in rows:
+        values = dict(zip(_NAMES, row, strict=False))
+        found_sum, told_bytes = checksum_and_size(*_summed(values))
+        size += told_bytes + _OTHERS
+        if found and bytes_max is not None and size > bytes_max:
+            break
+        found.append(_from_values(values, found_sum))
+    return found
+
+
+def _from_values(row: Mapping[str, Any], found: int | None = None) -> Message:
+    """`found` is the checksum of what the row says now, where the caller knows it."""
+    if row["checksum"] is not None and row["checksum"] != (checksum(*_summed(row)) if found is None else found):
         return _lost(row)
+    conversation, run_id, step_id, calls, returns = _often_empty(row)
     return Message(
-        id=MessageId(row.id),
-        agent_id=AgentId(row.agent_id),
-        role=Role(row.role),
-        created_at=row.created_at,
-        content=content_from_json(row.content),
-        tool_calls=tuple(_call_from_json(call) for call in row.tool_calls),
-        tool_returns=tuple(_return_from_json(r) for r in row.tool_returns),
-        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
-        name=row.name,
-        otid=row.otid,
-        sender_id=row.sender_id,
-        group_id=row.group_id,
-        run_id=RunId(row.run_id) if row.run_id else None,
-        step_id=StepId(row.step_id) if row.step_id else None,
-        is_err=row.is_err,
-        answers=answers_from_json(row.answers),
-        seq=row.seq,
+        MessageId(row["id"]),
+        AgentId(row["agent_id"]),
+        _ROLES[row["role"]],
+        row["created_at"],
+        content_from_json(row["content"]),
+        tuple([_call_from_json(call) for call in calls]) if calls else (),
+        tuple([_return_from_json(each) for each in returns]) if returns else (),
+        ConversationId(conversation) if conversation else None,
+        row["name"],
+        row["otid"],
+        row["sender_id"],
+        row["group_id"],
+        RunId(run_id) if run_id else None,
+        StepId(step_id) if step_id else None,
+        row["is_err"],
+        answers_from_json(row["answers"]),
+        row["seq"],
     )
 
 
 def is_whole(row: Mapping[str, Any]) -> bool:
     """Checks whether a row matches its checksum."""
-    told = (row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
-    return row["checksum"] is None or row["checksum"] == checksum(*told)
+    return row["checksum"] is None or row["checksum"] == checksum(*_summed(row))
 
 
-def _lost(row: Row[Any]) -> Message:
-    report("message", row.id)
+def _lost(row: Mapping[str, Any]) -> Message:
+    report("message", row["id"])
+    conversation, run_id, step_id, _, _ = _often_empty(row)
     return Message(
-        id=MessageId(row.id),
-        agent_id=AgentId(row.agent_id),
-        role=_ROLES.get(row.role, Role.user),
-        created_at=row.created_at,
+        id=MessageId(row["id"]),
+        agent_id=AgentId(row["agent_id"]),
+        role=_ROLES.get(row["role"], Role.user),
+        created_at=row["created_at"],
         content=LOST,
-        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
-        run_id=RunId(row.run_id) if row.run_id else None,
-        step_id=StepId(row.step_id) if row.step_id else None,
-        seq=row.seq,
+        conversation_id=ConversationId(conversation) if conversation else None,
+        run_id=RunId(run_id) if run_id else None,
+        step_id=StepId(step_id) if step_id else None,
+        seq=row["seq"],
     )
 
 
@@ -218,4 +251,4 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: dict[str, Any]) -> Message:
-    return from_row(cast("Row[Any]", SimpleNamespace(**{"checksum": None, **data})))
+    return _from_values({"checksum": None, **data})

@@ -3,6 +3,7 @@
 Messages of one agent keep the order in which they were written; between agents, time decides.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,11 +17,11 @@ from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, GroupId, MessageId, O
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.search import items
-from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import ItemQuery, Near, NearestItems
+from kelpie.search.item_lookup import ITEM_ID, Only, listed
+from kelpie.search.queries import NOTHING_NEAR, ItemQuery, NearestItems, NearItems
 from kelpie.search.tables import search_items, search_scopes
 from kelpie.search.vector_rows import Vector
-from kelpie.storage.conversations.message_rows import from_row
+from kelpie.storage.conversations.message_rows import from_row, from_rows_within
 from kelpie.storage.rows.row_bytes import row_bytes, within_bytes
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
@@ -78,7 +79,7 @@ def select_all(
             bound |= _position(tx, organization, cursor, name)
             cursors.append(name)
     rows = tx.execute(_listing(tuple(used), tuple(cursors), query.descending), bound)
-    found = [from_row(row) for row in within_bytes(rows, query.bytes_max)]
+    found = from_rows_within(rows, query.bytes_max)
     return found[::-1] if query.descending else found
 
 
@@ -150,7 +151,7 @@ def _newest(names: tuple[str, ...]) -> Select[Any]:
 
 @lru_cache(maxsize=256)
 def _these(names: tuple[str, ...]) -> Select[Any]:
-    among = _M.id.in_(bindparam("ids", expanding=True))
+    among = _M.id.in_(listed("ids"))
     return select(messages).where(among, _OF_ORGANIZATION, *(_FILTERS[name] for name in names))
 
 
@@ -177,7 +178,7 @@ def messages_between(
 Found = tuple[Message, Hit | None]
 
 
-def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Sequence[Near] = ()) -> list[Found]:
+def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: NearItems = NOTHING_NEAR) -> list[Found]:
     """The best messages, by their words and by meaning as `nearest` has found them; every filter comes before the cut.
 
     Without words to look for, the newest. Lost messages are included, so that the caller can report them.
@@ -199,7 +200,7 @@ def _found(tx: Tx, statement: Select[Any], bound: Mapping[str, Any], ids: Sequen
     found: dict[str, Message] = {}
     size = 0
     for start in range(0, len(ids), _PIECE):
-        for row in tx.execute(statement, {**bound, "ids": list(ids[start : start + _PIECE])}):
+        for row in tx.execute(statement, {**bound, "ids": json.dumps(ids[start : start + _PIECE])}):
             found[row.id] = from_row(row)
             size += row_bytes(row)
         if size > SEARCH_BYTES_MAX:
@@ -229,7 +230,7 @@ def nearest(
     scopes: Mapping[str, str],
     wanted: MessageSearch,
     meanings: Mapping[str, Vector],
-) -> list[Near]:
+) -> NearItems:
     """The messages nearest in meaning, of these agents, each with the model its vectors are of."""
     used = _given(wanted)
     plain = wanted.agent_id is not None and used.keys() == {"agent_id"}
@@ -238,7 +239,14 @@ def nearest(
 
 
 def _sought(wanted: MessageSearch) -> ItemQuery:
-    return ItemQuery(wanted.text, wanted.limit, wanted.mode)
+    return ItemQuery(wanted.text, wanted.limit, wanted.mode, mentions=wanted.mentions, times=_times)
+
+
+_TIMES = select(_M.id, _M.created_at).where(_M.id.in_(listed("ids")))
+
+
+def _times(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[Micros, Micros]]:
+    return {row.id: (row.created_at, row.created_at) for row in tx.execute(_TIMES, {"ids": json.dumps(ids)})}
 
 
 def _given(wanted: MessageSearch) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Messages: the whole history. `contexts` selects the part that the model sees."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -10,7 +11,6 @@ from sqlalchemy import (
     delete,
     desc,
     func,
-    insert,
     select,
     update,
 )
@@ -20,19 +20,23 @@ from kelpie.core.errors import Damaged, NotFound
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, MessageId, RunId, StepId
 from kelpie.core.paging import Page
 from kelpie.search import items
-from kelpie.search.text import fulltext
+from kelpie.search.items import Item
 from kelpie.storage.conversations import contexts, fact_progress
-from kelpie.storage.conversations.message_rows import from_row, rewritten, to_row
-from kelpie.storage.rows.row_bytes import within_bytes
+from kelpie.storage.conversations.message_rows import from_row, from_rows_within, rewritten, to_row
+from kelpie.storage.rows.inserts import Insert
+from kelpie.storage.rows.row_bytes import row_bytes
 from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 SEARCHABLE = frozenset({Role.user, Role.assistant, Role.summary})
 _ID_CHUNK = 500  # ids per IN list
 
 
-_INSERT = insert(messages)
-_LAST_SEQ = select(func.coalesce(func.max(messages.c.seq), 0)).where(messages.c.agent_id == bindparam("of_agent"))
+_INSERT = Insert(messages)
+_LAST_SEQ = Prepared(
+    select(func.coalesce(func.max(messages.c.seq), 0)).where(messages.c.agent_id == bindparam("of_agent"))
+)
 
 
 def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> None:
@@ -43,7 +47,7 @@ def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> N
     if not new:
         return
     agent_id = new[0].agent_id
-    last: int = tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one()
+    last: int = _LAST_SEQ.scalar(tx, {"of_agent": agent_id})
     _write(tx, new, last + 1)
     if conversation is not None:
         contexts.insert_at(tx, agent_id, [m.id for m in new], conversation, last + 1)
@@ -56,11 +60,16 @@ def begin(tx: Tx, first: Sequence[Message]) -> None:
 
 
 def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:
-    tx.execute(_INSERT, [to_row(message, seq + i) for i, message in enumerate(new)])
-    texts: dict[str, str] = {
-        message.id: said for message in new if message.role in SEARCHABLE and (said := message.said)
-    }
-    fulltext.index_many(tx, "message", new[0].agent_id, texts)
+    _INSERT.run(tx, [to_row(message, seq + i) for i, message in enumerate(new)])
+    spoken = [
+        searchable(message, seq + i) for i, message in enumerate(new) if message.role in SEARCHABLE and message.said
+    ]
+    items.put_many(tx, "message", new[0].agent_id, spoken)
+
+
+def searchable(message: Message, seq: int) -> Item:
+    """A message as the search knows it; the messages before and after it in its conversation are its neighbours."""
+    return Item(message.id, message.said, (), message.conversation_id or message.agent_id, seq)
 
 
 _UPDATE_CONTENT = (
@@ -118,26 +127,83 @@ _SEQ_OF = select(messages.c.seq).where(
 )
 
 
+MessageVersion = tuple[Any, ...]  # the values of `_VERSION`: two rows with the same say the same
+_VERSION = ("id", "checksum", "created_at", "name", "otid", "sender_id", "run_id", "step_id", "is_err")
+_FEW = 20  # messages that are read by their ids, whatever their sizes
+_CONDITIONS = {
+    "of_agent": messages.c.agent_id == bindparam("of_agent"),
+    "after": messages.c.seq > bindparam("after"),
+    "before": messages.c.seq < bindparam("before"),
+    "in_default": messages.c.conversation_id.is_(None),
+    "of_conversation": messages.c.conversation_id == bindparam("of_conversation"),
+    "of_run": messages.c.run_id == bindparam("of_run"),
+    "of_step": messages.c.step_id == bindparam("of_step"),
+}
+
+
+@lru_cache(maxsize=256)
+def _selecting(given: tuple[str, ...], descending: bool, versions: bool = False) -> Select[Any]:
+    """The statement for these parameters, all of which but `most` are conditions: whole rows, or `versions` alone."""
+    columns = select(*(messages.c[name] for name in _VERSION)) if versions else select(messages)
+    found = columns.where(*(_CONDITIONS[name] for name in given if name != "most"))
+    ordered = found.order_by((desc if descending else asc)(messages.c.seq))
+    return ordered.limit(bindparam("most")) if "most" in given else ordered
+
+
 def select_of_agent(tx: Tx, agent_id: AgentId, query: MessageQuery) -> list[Message]:
     """Messages of one agent, oldest first. Raises NotFound for a cursor that is not a message of the agent."""
-    statement = select(messages).where(messages.c.agent_id == agent_id)
-    if query.after:
-        statement = statement.where(messages.c.seq > _cursor(tx, agent_id, query.after))
-    if query.before:
-        statement = statement.where(messages.c.seq < _cursor(tx, agent_id, query.before))
-    if query.conversation_id == DEFAULT_CONVERSATION:
-        statement = statement.where(messages.c.conversation_id.is_(None))
-    elif query.conversation_id:
-        statement = statement.where(messages.c.conversation_id == query.conversation_id)
-    if query.run_id:
-        statement = statement.where(messages.c.run_id == query.run_id)
-    if query.step_id:
-        statement = statement.where(messages.c.step_id == query.step_id)
-    statement = statement.order_by((desc if query.descending else asc)(messages.c.seq))
-    if query.limit is not None:
-        statement = statement.limit(query.limit)
-    found = [from_row(row) for row in within_bytes(tx.execute(statement), query.bytes_max)]
+    bound = _bound(tx, agent_id, query)
+    rows = tx.execute(_selecting(tuple(bound), query.descending), bound)
+    found = from_rows_within(rows, query.bytes_max)
     return found[::-1] if query.descending else found
+
+
+def select_versions(
+    tx: Tx, agent_id: AgentId, query: MessageQuery, size_of: Callable[[MessageVersion], int | None]
+) -> list[tuple[MessageVersion, Message | None]]:
+    """The same messages by version. Those whose size the caller knows are not read, because it has them already.
+
+    `size_of` is called on the thread of the transaction.
+    """
+    bound = _bound(tx, agent_id, query)
+    rows = tx.execute(_selecting(tuple(bound), query.descending, versions=True), bound)
+    versions: list[MessageVersion] = [tuple(row) for row in rows]
+    sizes = [size_of(version) for version in versions]
+    missing = [version[0] for version, size in zip(versions, sizes, strict=True) if size is None]
+    found: list[tuple[MessageVersion, Message | None]]
+    if len(missing) > _FEW:  # then in the order of the page, so that none is read beyond its end
+        whole = tx.execute(_selecting(tuple(bound), query.descending), bound)
+        found = list(zip(versions, from_rows_within(whole, query.bytes_max), strict=False))
+    else:
+        read = {row.id: row for row in tx.execute(_MANY, {"ids": missing})} if missing else {}
+        found, total = [], 0
+        for version, size in zip(versions, sizes, strict=True):
+            row = read.get(version[0])
+            total += size or (0 if row is None else row_bytes(row))
+            if found and query.bytes_max is not None and total > query.bytes_max:
+                break
+            found.append((version, None if row is None else from_row(row)))
+    return found[::-1] if query.descending else found
+
+
+def _bound(tx: Tx, agent_id: AgentId, query: MessageQuery) -> dict[str, Any]:
+    """The parameters of the statement for a query."""
+    bound: dict[str, Any] = {"of_agent": agent_id}
+    if query.after:
+        bound["after"] = _cursor(tx, agent_id, query.after)
+    if query.before:
+        bound["before"] = _cursor(tx, agent_id, query.before)
+    if query.conversation_id == DEFAULT_CONVERSATION:
+        bound["in_default"] = True
+    elif query.conversation_id:
+        bound["of_conversation"] = query.conversation_id
+    if query.run_id:
+        bound["of_run"] = query.run_id
+    if query.step_id:
+        bound["of_step"] = query.step_id
+    if query.limit is not None:
+        bound["most"] = query.limit
+    return bound
 
 
 def _cursor(tx: Tx, agent_id: AgentId, message_id: MessageId) -> int:
@@ -183,7 +249,7 @@ def _page(tx: Tx, ids: Select[Any], rows: Select[Any], bound: Mapping[str, str],
     stop = ordered.index(page.before) if page.before in ordered else len(ordered)
     wanted = set(ordered[start:stop][: page.limit])
     found = (row for row in tx.execute(rows, bound) if row.id in wanted)
-    return [from_row(row) for row in within_bytes(found, page.bytes_max)]
+    return from_rows_within(found, page.bytes_max)
 
 
 def of_run(tx: Tx, run_id: RunId) -> list[Message]:

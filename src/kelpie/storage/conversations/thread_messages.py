@@ -8,8 +8,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, or_, select
 from kelpie.core.conversations.conversations import ThreadQuery
 from kelpie.core.conversations.messages import Message
 from kelpie.core.ids import ConversationId, MessageId
-from kelpie.storage.conversations.message_rows import from_row
-from kelpie.storage.rows.row_bytes import within_bytes
+from kelpie.storage.conversations.message_rows import from_rows_within
 from kelpie.storage.tables import conversation_shares, messages
 from kelpie.world.database import Tx
 
@@ -51,7 +50,7 @@ def read(tx: Tx, conversation_id: ConversationId, query: ThreadQuery) -> list[Me
     used = {name: value for name, value in given.items() if value is not None}
     bound = {"of_conversation": conversation_id, "most": query.limit, **used}
     rows = tx.execute(_thread(tuple(used), query.descending), bound)
-    return [from_row(row) for row in within_bytes(rows, query.bytes_max)]
+    return from_rows_within(rows, query.bytes_max)
 
 
 def _place_of(tx: Tx, conversation_id: ConversationId, message_id: MessageId | None) -> int | None:

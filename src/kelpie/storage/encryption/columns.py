@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from kelpie.core.encryption import SecretPlace
 from kelpie.core.errors import SecretUnreadable
 from kelpie.storage.encryption.sealing import Sealing, key_id_of, text_of
-from kelpie.storage.tables import agent_secrets, mcp_servers, sandbox_variables
+from kelpie.storage.tables import agent_secrets, mcp_oauth, mcp_servers, providers, sandbox_variables
 from kelpie.world.database import Tx
 from kelpie.world.keyring import Key
 
@@ -41,6 +41,8 @@ ENCRYPTED: Sequence[EncryptedTable] = (
     EncryptedTable(agent_secrets, ("value",)),
     EncryptedTable(sandbox_variables, ("value",)),
     EncryptedTable(mcp_servers, ("token", "env", "custom_headers")),
+    EncryptedTable(mcp_oauth, ("tokens",)),
+    EncryptedTable(providers, ("api_key", "access_key")),
 )
 
 

@@ -17,7 +17,7 @@ from kelpie.storage.conversations import message_rows
 from kelpie.storage.integrity import search_index_checks
 from kelpie.storage.rows.checksums import checksum
 from kelpie.storage.tables import block_history as versions
-from kelpie.storage.tables import blocks, messages, passages
+from kelpie.storage.tables import blocks, messages, passages, template_versions
 from kelpie.world.database import Tx
 
 PAGE = 500
@@ -76,6 +76,14 @@ KINDS = (
         ("block_id", "version"),
         block_history.is_whole,
         "This version cannot be shown or restored; the other versions of the block can.",
+    ),
+    Kind(
+        "version of a template",
+        _pages(template_versions, "id"),
+        ("id",),
+        lambda row: row.checksum == checksum(row.document),
+        "No agents can be made from this version; save another one from an agent, or restore a backup.",
+        LARGE_PAGE,
     ),
     Kind(
         "vector",

@@ -14,13 +14,15 @@ from kelpie.search.text.tokenizer import packed
 Query = Callable[[str], list[tuple[Any, ...]]]
 
 _KNOWN = "(i.kind, i.scope) NOT IN (SELECT kind, scope FROM search_removed)"
-# The rows of a deleted agent are deleted in pieces, their search entries before them.
+# The rows of a deleted agent or archive are deleted in pieces; those of an archive after their search entries.
 _KEPT = "agent_id NOT IN (SELECT agent_id FROM removed_agents)"
+_OF_KEPT = "NOT IN (SELECT id FROM archives WHERE removed)"
 _SPOKEN = f"role IN ('user', 'summary') AND {_KEPT} AND coalesce(json_extract(content, '$[0].text'), '') <> ''"
 
 WRONGS: dict[str, str] = {
-    "a passage without a search entry": """
-        SELECT id FROM passages WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'passage')""",
+    "a passage without a search entry": f"""
+        SELECT id FROM passages WHERE archive_id {_OF_KEPT}
+        AND id NOT IN (SELECT item_id FROM search_items WHERE kind = 'passage')""",
     "a message without a search entry": f"""
         SELECT id FROM messages WHERE {_SPOKEN}
         AND id NOT IN (SELECT item_id FROM search_items WHERE kind = 'message')""",
@@ -56,7 +58,7 @@ WRONGS: dict[str, str] = {
     "postings of no segment": """
         SELECT place FROM search_postings WHERE place >> 12 NOT IN (SELECT id FROM search_segments)""",
     "a segment of a scope without items": f"""
-        SELECT scope FROM search_segments AS i WHERE {_KNOWN}
+        SELECT scope FROM search_segments AS i WHERE {_KNOWN} AND scope {_OF_KEPT}
         AND gone < size AND NOT EXISTS (SELECT 1 FROM search_items AS e WHERE e.kind = i.kind AND e.scope = i.scope)""",
     "an embedded entry without its vector": """
         SELECT i.item_id FROM search_items AS i

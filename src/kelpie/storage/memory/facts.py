@@ -1,5 +1,6 @@
 """Facts as rows with their text index and vectors. Each belongs to one agent."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,8 +15,9 @@ from kelpie.core.memory.facts import Fact, FactQuery, FactSearch, FoundFact, Lin
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.search import items
-from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import Item, ItemQuery, Near, NearestItems
+from kelpie.search.item_lookup import ITEM_ID, Only, listed
+from kelpie.search.items import Item
+from kelpie.search.queries import NOTHING_NEAR, ItemQuery, NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.memory import entities
 from kelpie.storage.tables import fact_sources, facts
@@ -216,17 +218,33 @@ def nearest(
     wanted: FactSearch,
     scopes: Mapping[str, str],
     meanings: Mapping[str, Vector],
-) -> list[Near]:
+) -> NearItems:
     """The agent's facts nearest in meaning; `scopes` names the model of its vectors."""
-    sought = ItemQuery(wanted.text, wanted.limit, wanted.mode, meanings)
+    sought = replace(_sought(wanted), meanings=meanings)
     return items.nearest(tx, finder, "fact", scopes, sought, _only(agent_id, wanted))
 
 
-def search(tx: Tx, agent_id: AgentId, wanted: FactSearch, now: Micros, near: Sequence[Near] = ()) -> list[FoundFact]:
+_TIMES = select(_F.id, _F.valid_from, _F.valid_until).where(_F.id.in_(listed("ids")))
+_STILL = 2**62
+
+
+def _times(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[Micros, Micros]]:
+    """From when to when facts are true."""
+    rows = tx.execute(_TIMES, {"ids": json.dumps(ids)})
+    return {row.id: (row.valid_from, _STILL if row.valid_until is None else row.valid_until) for row in rows}
+
+
+def _sought(wanted: FactSearch) -> ItemQuery:
+    return ItemQuery(wanted.text, wanted.limit, wanted.mode, mentions=wanted.mentions, times=_times)
+
+
+def search(
+    tx: Tx, agent_id: AgentId, wanted: FactSearch, now: Micros, near: NearItems = NOTHING_NEAR
+) -> list[FoundFact]:
     """The best facts by words and meaning. A fact that was replaced never comes before its successor: that one comes
     first, even if it did not match. With a time, only facts that were true then."""
-    sought = ItemQuery(wanted.text, wanted.limit, wanted.mode)
-    hits = {hit.id: hit for hit in items.find(tx, "fact", agent_id, sought, _only(agent_id, wanted), near)}
+    found_items = items.find(tx, "fact", agent_id, _sought(wanted), _only(agent_id, wanted), near)
+    hits = {hit.id: hit for hit in found_items}
     found = {fact.id: fact for fact in get_many(tx, agent_id, list(hits))}
     order = list(found) if wanted.at is not None else _newest_first(tx, agent_id, found)
     when = now if wanted.at is None else wanted.at

@@ -19,7 +19,13 @@ _log = logs.get("storage")
 
 def checksum(*values: Any) -> int:
     """Checksum of a row's content, whatever its columns are."""
-    return crc32(orjson.dumps(values))
+    return checksum_and_size(*values)[0]
+
+
+def checksum_and_size(*values: Any) -> tuple[int, int]:
+    """The checksum, and the size of the content in bytes as JSON."""
+    encoded = orjson.dumps(values)
+    return crc32(encoded), len(encoded)
 
 
 def report(what: str, key: str) -> None:

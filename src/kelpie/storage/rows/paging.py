@@ -18,6 +18,7 @@ from kelpie.core.paging import Page
 from kelpie.storage.rows.row_bytes import within_bytes
 from kelpie.world.database import Tx
 
+_STATEMENTS_MAX = 256
 _SHAPES_MAX = 1024  # more than all tables, orders and cursor combinations together
 
 _Position = tuple[int | None, str]
@@ -97,14 +98,14 @@ def page(
         before is not None,
         before is not None and before[0] is None,
     )
-    where, order = _clauses(table, shape)
     bound = dict(parameters or {})
     if after:
         bound |= {"page_after": after[0], "page_after_id": after[1]}
     if before:
         bound |= {"page_before": before[0], "page_before_id": before[1]}
-    cut = statement.where(*where).order_by(*order)
-    rows = tx.execute(cut if wanted.limit is None else cut.limit(wanted.limit), bound)
+    if wanted.limit is not None:
+        bound["page_limit"] = wanted.limit
+    rows = tx.execute(_cut(statement, table, shape, wanted.limit is not None), bound)
     found = within_bytes(rows, wanted.bytes_max)
     return found[::-1] if shape.backwards else found
 
@@ -121,6 +122,14 @@ def _position(tx: Tx, table: Table, order_by: str, cursor: str | None, within: M
 def _position_statement(table: Table, order_by: str, within: tuple[str, ...]) -> Select[Any]:
     owned = (table.c[name] == bindparam(f"page_{name}") for name in within)
     return select(table.c[order_by]).where(table.c.id == bindparam("page_cursor"), *owned)
+
+
+@lru_cache(maxsize=_STATEMENTS_MAX)
+def _cut(statement: Select[Any], table: Table, shape: _Shape, limited: bool) -> Select[Any]:
+    """The statement of a page. Made once where the caller makes its own statement once."""
+    where, order = _clauses(table, shape)
+    cut = statement.where(*where).order_by(*order)
+    return cut.limit(bindparam("page_limit", type_=Integer())) if limited else cut
 
 
 @lru_cache(maxsize=_SHAPES_MAX)

@@ -5,7 +5,7 @@ Once a turn has ended and no commit of it can be in doubt any more, its keys are
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.conversations.runs import UNFINISHED
@@ -13,10 +13,11 @@ from kelpie.core.errors import InvariantBroken
 from kelpie.core.ids import AgentId, RunId
 from kelpie.core.time import Micros
 from kelpie.storage.agents.ownership_fence import Claim
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.tables import journal, runs
 from kelpie.world.database import Tx
 
-_INSERT = insert(journal)
+_INSERT = Insert(journal)
 _ENTRY = select(journal.c.epoch).where(
     journal.c.agent_id == bindparam("of_agent"),
     journal.c.turn_id == bindparam("of_turn"),
@@ -33,16 +34,18 @@ def has(tx: Tx, agent_id: AgentId, turn_id: RunId, step: int) -> bool:
 def add(tx: Tx, claim: Claim, turn_id: RunId, step: int, kind: str, at: Micros) -> None:
     """Takes the key of one commit of a turn. Raises InvariantBroken when it was taken before."""
     try:
-        tx.execute(
-            _INSERT,
-            {
-                "agent_id": claim.agent_id,
-                "turn_id": turn_id,
-                "step": step,
-                "kind": kind,
-                "epoch": claim.epoch,
-                "created_at": at,
-            },
+        _INSERT.run(
+            tx,
+            [
+                {
+                    "agent_id": claim.agent_id,
+                    "turn_id": turn_id,
+                    "step": step,
+                    "kind": kind,
+                    "epoch": claim.epoch,
+                    "created_at": at,
+                }
+            ],
         )
     except IntegrityError as error:
         raise InvariantBroken(f"step {step} of {turn_id} was already committed") from error

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import Row, bindparam, delete, func, or_, select, tuple_, update
 
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason, check_run_move
 from kelpie.core.errors import NotFound, RunOver
 from kelpie.core.ids import AgentId, ConversationId, OrganizationId, RunId
 from kelpie.storage.agents.ownership_fence import Node
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.runs import callbacks
 from kelpie.storage.runs import filters as run_filters
@@ -17,38 +18,41 @@ from kelpie.storage.runs.input import RunInput, run_input_to_json
 from kelpie.storage.runs.steps import usage_to_json
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
-_INSERT_RUN = insert(runs)
+_INSERT_RUN = Insert(runs)
 
 
 def open_run(tx: Tx, run: Run, organization: OrganizationId, given: RunInput, node: Node) -> None:
     """Records a run with its input; the input is not history yet."""
-    tx.execute(
-        _INSERT_RUN,
-        {
-            "id": run.id,
-            "agent_id": run.agent_id,
-            "organization_id": organization,
-            "conversation_id": run.conversation_id,
-            "status": run.status.value,
-            "stop_reason": None,
-            "stop_detail": None,
-            "background": run.background,
-            "input": run_input_to_json(given),
-            "metadata": dict(run.metadata),
-            "request_config": dict(run.request_config),
-            "callback_url": run.callback_url,
-            "callback_attempts": 0,
-            "usage": usage_to_json(run.usage),
-            "step_count": 0,
-            "taken_up": 0,
-            "ttft_ns": None,
-            "total_duration_ns": None,
-            "owner": node.id,
-            "owner_incarnation": node.incarnation,
-            "created_at": run.created_at,
-            "completed_at": None,
-        },
+    _INSERT_RUN.run(
+        tx,
+        [
+            {
+                "id": run.id,
+                "agent_id": run.agent_id,
+                "organization_id": organization,
+                "conversation_id": run.conversation_id,
+                "status": run.status.value,
+                "stop_reason": None,
+                "stop_detail": None,
+                "background": run.background,
+                "input": run_input_to_json(given),
+                "metadata": dict(run.metadata),
+                "request_config": dict(run.request_config),
+                "callback_url": run.callback_url,
+                "callback_attempts": 0,
+                "usage": usage_to_json(run.usage),
+                "step_count": 0,
+                "taken_up": 0,
+                "ttft_ns": None,
+                "total_duration_ns": None,
+                "owner": node.id,
+                "owner_incarnation": node.incarnation,
+                "created_at": run.created_at,
+                "completed_at": None,
+            }
+        ],
     )
 
 
@@ -83,14 +87,15 @@ def replace_input(tx: Tx, run_id: RunId, given: RunInput) -> None:
 
 
 _RUN = select(runs).where(runs.c.id == bindparam("of_run"))
-_UPDATE_PROGRESS = (
+_GOES_ON = or_(*(runs.c.status == status.value for status in sorted(UNFINISHED)))
+_UPDATE_PROGRESS = Prepared(
     update(runs)
-    .where(runs.c.id == bindparam("of_run"), runs.c.status.in_([s.value for s in UNFINISHED]))
+    .where(runs.c.id == bindparam("of_run"), _GOES_ON)
     .values(usage=bindparam("new_usage"), step_count=bindparam("new_count"), ttft_ns=bindparam("new_ttft"))
 )
-_FINISH = (
+_FINISH = Prepared(
     update(runs)
-    .where(runs.c.id == bindparam("of_run"), runs.c.status.in_([s.value for s in UNFINISHED]))
+    .where(runs.c.id == bindparam("of_run"), _GOES_ON)
     .values(
         status=bindparam("new_status"),
         stop_reason=bindparam("new_reason"),
@@ -107,15 +112,15 @@ _FINISH = (
 
 def progress(tx: Tx, run: Run) -> None:
     """Records usage and steps so far. Raises RunOver when it has ended: a client cancelled it."""
-    moved = tx.execute(
-        _UPDATE_PROGRESS,
+    moved = _UPDATE_PROGRESS.run(
+        tx,
         {
             "of_run": run.id,
             "new_usage": usage_to_json(run.usage),
             "new_count": run.step_count,
             "new_ttft": run.ttft_ns,
         },
-    ).rowcount
+    )
     if moved != 1:
         raise RunOver(f"{run.id} has ended")
 
@@ -123,8 +128,8 @@ def progress(tx: Tx, run: Run) -> None:
 def finish(tx: Tx, run: Run) -> None:
     """Records the end of a run. Raises RunOver when it had ended before: a client cancelled it."""
     check_run_move(RunStatus.running, run.status)
-    ended = tx.execute(
-        _FINISH,
+    ended = _FINISH.run(
+        tx,
         {
             "of_run": run.id,
             "new_status": run.status.value,
@@ -137,7 +142,7 @@ def finish(tx: Tx, run: Run) -> None:
             "new_count": run.step_count,
             "new_ttft": run.ttft_ns,
         },
-    ).rowcount
+    )
     if ended != 1:
         raise RunOver(f"{run.id} had already ended")
     if run.callback_url is not None and run.completed_at is not None:

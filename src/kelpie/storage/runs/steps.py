@@ -13,11 +13,12 @@ from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
 from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.storage.accounts import row_ownership
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.tables import step_tags, steps
 from kelpie.world.database import Tx
 
-_INSERT = insert(steps)
+_INSERT = Insert(steps)
 
 
 def usage_to_json(usage: Usage) -> dict[str, Any]:
@@ -26,32 +27,34 @@ def usage_to_json(usage: Usage) -> dict[str, Any]:
 
 
 def add(tx: Tx, step: Step, organization: OrganizationId) -> None:
-    tx.execute(
-        _INSERT,
-        {
-            "id": step.id,
-            "run_id": step.run_id,
-            "agent_id": step.agent_id,
-            "organization_id": organization,
-            "status": step.status.value,
-            "stop_reason": step.stop_reason.value if step.stop_reason else None,
-            "provider_name": step.provider_name,
-            "provider_category": step.provider_category,
-            "model": step.model,
-            "model_handle": step.model_handle,
-            "model_endpoint": step.model_endpoint,
-            "context_window_limit": step.context_window_limit,
-            "usage": usage_to_json(step.usage),
-            "tags": list(step.tags),
-            "feedback": step.feedback,
-            "transaction_id": step.transaction_id,
-            "project_id": step.project_id,
-            "error": dict(step.error) if step.error else None,
-            "llm_ns": step.llm_ns,
-            "tool_ns": step.tool_ns,
-            "step_ns": step.step_ns,
-            "created_at": step.created_at,
-        },
+    _INSERT.run(
+        tx,
+        [
+            {
+                "id": step.id,
+                "run_id": step.run_id,
+                "agent_id": step.agent_id,
+                "organization_id": organization,
+                "status": step.status.value,
+                "stop_reason": step.stop_reason.value if step.stop_reason else None,
+                "provider_name": step.provider_name,
+                "provider_category": step.provider_category,
+                "model": step.model,
+                "model_handle": step.model_handle,
+                "model_endpoint": step.model_endpoint,
+                "context_window_limit": step.context_window_limit,
+                "usage": usage_to_json(step.usage),
+                "tags": list(step.tags),
+                "feedback": step.feedback,
+                "transaction_id": step.transaction_id,
+                "project_id": step.project_id,
+                "error": dict(step.error) if step.error else None,
+                "llm_ns": step.llm_ns,
+                "tool_ns": step.tool_ns,
+                "step_ns": step.step_ns,
+                "created_at": step.created_at,
+            }
+        ],
     )
 
 
@@ -97,27 +100,30 @@ _HOUR = (steps.c.created_at // _SPENT_EVERY).label("hour")
 _COST = func.coalesce(func.sum(steps.c.usage["cost_micros"].as_integer()), 0)
 
 
-def _spent() -> Select[Any, Any, Any]:
-    """A sum by the database, one row per hour and model. The index starts with the organisation, so it is read one
-    organisation after the other: rows older than `since` are never read."""
+def _spent() -> Select[Any, Any, Any, Any]:
+    """A sum by the database, one row per organisation, hour and model. The index starts with the organisation, so it is
+    read one organisation after the other: rows older than `since` are never read."""
     first = select(func.min(steps.c.organization_id).label("id")).cte("owners", recursive=True)
     after = select(func.min(steps.c.organization_id)).where(steps.c.organization_id > first.c.id).scalar_subquery()
     owners = first.union_all(select(after).where(first.c.id.is_not(None)))
     return (
-        select(steps.c.model_handle, _HOUR, _COST.label("micros"))
+        select(steps.c.organization_id, steps.c.model_handle, _HOUR, _COST.label("micros"))
         .where(steps.c.organization_id.in_(select(owners.c.id)), steps.c.created_at >= bindparam("since"))
-        .group_by(steps.c.model_handle, _HOUR)
-        .order_by(_HOUR, steps.c.model_handle)
+        .group_by(steps.c.organization_id, steps.c.model_handle, _HOUR)
+        .order_by(_HOUR, steps.c.organization_id, steps.c.model_handle)
     )
 
 
 _SPENT = _spent()
 
 
-def spent_since(tx: Tx, since: Micros) -> list[tuple[str, Micros, int]]:
-    """The cost of models since then: handle, the hour's end and the millionths of a dollar, oldest first."""
+def spent_since(tx: Tx, since: Micros) -> list[tuple[str, str, Micros, int]]:
+    """The cost of models since then: organization, handle, the hour's end and the millionths of a dollar, oldest
+    first."""
     rows = tx.execute(_SPENT, {"since": since})
-    return [(row.model_handle or "", (row.hour + 1) * _SPENT_EVERY, int(row.micros)) for row in rows]
+    return [
+        (row.organization_id, row.model_handle or "", (row.hour + 1) * _SPENT_EVERY, int(row.micros)) for row in rows
+    ]
 
 
 _SPENT_BY = select(

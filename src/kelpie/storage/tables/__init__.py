@@ -4,7 +4,7 @@ JSON.
 
 from kelpie.search import tables as search
 from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, users
-from kelpie.storage.tables.agents import agent_head, agent_secrets, agent_tags, agents, nodes
+from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
@@ -22,6 +22,7 @@ from kelpie.storage.tables.history import (
 )
 from kelpie.storage.tables.identities import agent_identities, block_identities, identities
 from kelpie.storage.tables.jobs import jobs
+from kelpie.storage.tables.mcp import mcp_oauth, mcp_tasks, mcp_tools
 from kelpie.storage.tables.memory import (
     entities,
     fact_sources,
@@ -32,7 +33,9 @@ from kelpie.storage.tables.memory import (
 )
 from kelpie.storage.tables.metadata import metadata
 from kelpie.storage.tables.permissions import tool_calls, tool_policies
+from kelpie.storage.tables.providers import providers
 from kelpie.storage.tables.streams import run_events, run_otids
+from kelpie.storage.tables.templates import agent_variables, template_versions, templates
 from kelpie.storage.tables.tools import agent_tools, mcp_servers, sandbox_configs, sandbox_variables, tool_tags, tools
 from kelpie.storage.tables.usage import (
     memory_change_parts,
@@ -50,11 +53,13 @@ __all__ = [
     "access_tokens",
     "agent_archives",
     "agent_blocks",
+    "agent_file_parts",
     "agent_head",
     "agent_identities",
     "agent_secrets",
     "agent_tags",
     "agent_tools",
+    "agent_variables",
     "agents",
     "api_keys",
     "approvals",
@@ -78,7 +83,10 @@ __all__ = [
     "identities",
     "jobs",
     "journal",
+    "mcp_oauth",
     "mcp_servers",
+    "mcp_tasks",
+    "mcp_tools",
     "memory_change_parts",
     "memory_changes",
     "messages",
@@ -89,6 +97,7 @@ __all__ = [
     "organizations",
     "passage_tags",
     "passages",
+    "providers",
     "removed_agents",
     "run_events",
     "run_otids",
@@ -98,6 +107,8 @@ __all__ = [
     "step_tags",
     "step_traces",
     "steps",
+    "template_versions",
+    "templates",
     "tool_calls",
     "tool_policies",
     "tool_tags",

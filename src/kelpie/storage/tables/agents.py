@@ -3,9 +3,24 @@
 Every journal commit first moves `agent_head.version` under the epoch and owner it expects: the fence.
 """
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
+from kelpie.storage.rows.standard_texts import PackedJson, PackedText
 from kelpie.storage.tables.metadata import metadata
+
+_HIDDEN = text("hidden")
 
 agents = Table(
     "agents",
@@ -14,8 +29,8 @@ agents = Table(
     Column("organization_id", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("agent_type", Text, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("model", JSON, nullable=False),
+    Column("system", PackedText, nullable=False),
+    Column("model", PackedJson, nullable=False),
     Column("embedding", Text),
     Column("embedding_chunk_size", Integer, nullable=False),
     Column("description", Text),
@@ -28,7 +43,7 @@ agents = Table(
     Column("base_template_id", Text),
     Column("deployment_id", Text),
     Column("entity_id", Text),
-    Column("compaction_settings", JSON),
+    Column("compaction_settings", PackedJson),
     Column("response_format", JSON),
     Column("message_buffer_autoclear", Boolean, nullable=False),
     Column("enable_sleeptime", Boolean),
@@ -50,7 +65,8 @@ agents = Table(
     Column("updated_at", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Index(None, "organization_id", "created_at", "id"),
-    Index(None, "organization_id", "name"),
+    Index(None, "organization_id", "name", "created_at", "id"),
+    Index("ix_agents_hidden", "organization_id", sqlite_where=_HIDDEN, postgresql_where=_HIDDEN),
 )
 
 agent_tags = Table(
@@ -59,6 +75,7 @@ agent_tags = Table(
     Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
     Column("tag", Text, primary_key=True),
     Index(None, "tag"),
+    sqlite_with_rowid=False,
 )
 
 agent_secrets = Table(
@@ -72,6 +89,14 @@ agent_secrets = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     UniqueConstraint("agent_id", "key"),
+)
+
+# Parts of the agent file that an agent was imported from which this server cannot use yet, for the next export.
+agent_file_parts = Table(
+    "agent_file_parts",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("document", Text, nullable=False),
 )
 
 nodes = Table(
@@ -92,4 +117,5 @@ agent_head = Table(
     Column("owner_incarnation", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )

@@ -48,6 +48,8 @@ passages = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("checksum", BigInteger),  # of text, tags and metadata; what does not match is not shown
+    Column("batch_id", Text),  # the file or batch it came with; None for a passage by itself
+    Column("position", BigInteger),  # its position in that
     Index(None, "archive_id", "created_at", "id"),
     Index(None, "organization_id", "created_at", "id"),
 )

@@ -3,6 +3,7 @@
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
 from kelpie.storage.rows.checksums import ChecksummedJson
+from kelpie.storage.rows.standard_texts import PackedChecksummedJson
 from kelpie.storage.tables.metadata import metadata
 
 blocks = Table(
@@ -51,6 +52,7 @@ agent_blocks = Table(
     Column("label", Text, primary_key=True),
     Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), nullable=False),
     Index(None, "block_id"),
+    sqlite_with_rowid=False,
 )
 
 # A row for each version that a block has had. The run, the step and the key may be gone by now; the record stays.
@@ -60,7 +62,7 @@ block_history = Table(
     Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True),
     Column("version", BigInteger, primary_key=True),
     Column("value", Text, nullable=False),
-    Column("fields", ChecksummedJson, nullable=False),
+    Column("fields", PackedChecksummedJson, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("author", Text, nullable=False),
     Column("author_id", Text),

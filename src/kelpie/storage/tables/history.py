@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 
 from kelpie.storage.rows.checksums import ChecksummedJson
+from kelpie.storage.rows.standard_texts import MessageContent
 from kelpie.storage.tables.metadata import metadata
 
 # Most messages belong to no conversation and no group and answer no pending call; these indexes hold the others.
@@ -35,7 +36,7 @@ messages = Table(
     Column("seq", BigInteger, nullable=False),
     Column("conversation_id", Text),
     Column("role", Text, nullable=False),
-    Column("content", ChecksummedJson, nullable=False),
+    Column("content", MessageContent, nullable=False),
     Column("tool_calls", ChecksummedJson, nullable=False),
     Column("tool_returns", ChecksummedJson, nullable=False),
     Column("name", Text),
@@ -65,6 +66,7 @@ context = Table(
     Column("conversation_id", Text, primary_key=True),
     Column("position", BigInteger, primary_key=True, autoincrement=False),
     Column("message_id", Text, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # The calls that wait for a client's answer, one row for each conversation whose last turn ended with them. `runs` are

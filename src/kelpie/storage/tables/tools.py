@@ -49,6 +49,7 @@ agent_tools = Table(
     Column("tool_id", Text, ForeignKey("tools.id", ondelete="CASCADE"), primary_key=True),
     Column("position", Integer, nullable=False),
     Index(None, "tool_id"),
+    sqlite_with_rowid=False,
 )
 
 mcp_servers = Table(
@@ -65,6 +66,7 @@ mcp_servers = Table(
     Column("auth_header", Text),
     Column("token", Text),
     Column("custom_headers", JSON(none_as_null=True)),
+    Column("options", JSON, nullable=False, server_default="{}"),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),

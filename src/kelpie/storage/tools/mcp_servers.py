@@ -1,6 +1,7 @@
 """MCP servers as rows. A server's name is unique in its organisation. Token, variables and headers are encrypted."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from kelpie.core.encryption import SecretPlace
 from kelpie.core.errors import Conflict, NotFound, SecretUnreadable
 from kelpie.core.ids import McpServerId, OrganizationId
-from kelpie.core.tools.mcp_servers import McpConfig, McpServer, McpServerType
+from kelpie.core.tools.mcp_servers import GrantedDirectory, McpConfig, McpOptions, McpServer, McpServerType
 from kelpie.storage.encryption.sealing import Sealing, text_of
 from kelpie.storage.tables import mcp_servers
 from kelpie.world.database import Tx
@@ -21,6 +22,7 @@ LIST_MAX = 10_000
 _OURS = sa.select(mcp_servers).where(mcp_servers.c.organization_id == sa.bindparam("of_organization"))
 _ALL = _OURS.order_by(mcp_servers.c.created_at, mcp_servers.c.id).limit(LIST_MAX)
 _ONE = _OURS.where(mcp_servers.c.id == sa.bindparam("of_server"))
+_ANYBODYS = sa.select(mcp_servers).where(mcp_servers.c.id == sa.bindparam("of_server"))
 _ONE_LOCKED = _ONE.with_for_update()
 _NAMED = _OURS.where(mcp_servers.c.server_name == sa.bindparam("of_name"))
 _INSERT = sa.insert(mcp_servers)
@@ -46,12 +48,30 @@ def _to_row(server: McpServer, sealed: Mapping[str, str | None]) -> dict[str, An
         "args": list(config.args),
         "server_url": config.server_url,
         "auth_header": config.auth_header,
+        "options": _options_row(config.options),
         "created_by_id": server.created_by_id,
         "last_updated_by_id": server.last_updated_by_id,
         "created_at": server.created_at,
         "updated_at": server.updated_at,
         **sealed,
     }
+
+
+def _options_row(options: McpOptions) -> dict[str, Any]:
+    """The options that differ from the defaults."""
+    row = asdict(options)
+    return {name: value for name, value in row.items() if value not in (None, ())}
+
+
+def _options(row: Mapping[str, Any]) -> McpOptions:
+    return McpOptions(
+        connect_s=row.get("connect_s"),
+        read_s=row.get("read_s"),
+        call_s=row.get("call_s"),
+        egress=tuple(row.get("egress", ())),
+        memory_mb=row.get("memory_mb"),
+        directories=tuple(GrantedDirectory(**each) for each in row.get("directories", ())),
+    )
 
 
 def _sealed(tx: Tx, server: McpServer, sealing: Sealing) -> dict[str, str | None]:
@@ -97,6 +117,7 @@ def _from_row(row: sa.Row[Any], keyring: Keyring) -> McpServer:
         auth_header=row.auth_header,
         token=_opened(row, "token", keyring, unreadable),
         custom_headers=None if headers is None else orjson.loads(headers),
+        options=_options(row.options),
     )
     return McpServer(
         id=McpServerId(row.id),
@@ -117,6 +138,12 @@ def get(tx: Tx, organization: OrganizationId, server_id: str, keyring: Keyring, 
     if row is None:
         raise NotFound("MCPServer", server_id[:80])
     return _from_row(row, keyring)
+
+
+def anybodys(tx: Tx, server_id: str, keyring: Keyring) -> McpServer | None:
+    """A server of any organisation, for work that no caller asked for."""
+    row = tx.execute(_ANYBODYS, {"of_server": server_id}).first()
+    return None if row is None else _from_row(row, keyring)
 
 
 def by_name(tx: Tx, organization: OrganizationId, name: str, keyring: Keyring) -> McpServer:

@@ -16,7 +16,8 @@ from kelpie.core.search_hits import Hit
 from kelpie.core.tools.tools import Tool, ToolHit, ToolSearch
 from kelpie.search import items
 from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import Item, ItemQuery, Near, NearestItems
+from kelpie.search.items import Item
+from kelpie.search.queries import NOTHING_NEAR, ItemQuery, NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.rows.text_match import inside, pattern
 from kelpie.storage.tables import tool_tags, tools
@@ -82,7 +83,7 @@ def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
 Shape = tuple[bool, bool]  # true if tool types are given, and tags
 
 
-def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: Sequence[Near] = ()) -> list[ToolHit]:
+def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: NearItems = NOTHING_NEAR) -> list[ToolHit]:
     """The best tools, by their words and by meaning as `nearest` has found them; without words, the newest.
 
     When no tool has a word of the query, those that have it as a part of a word come first.
@@ -104,7 +105,7 @@ def _with_part(tx: Tx, wanted: ToolSearch, shape: Shape, bound: Mapping[str, Any
     asked = {**bound, "most": wanted.limit, "part": pattern(wanted.text.strip())}
     parts = dict.fromkeys(tool.id for tool in _many(tx, _newest(shape, True), asked))
     places = {hit.id: hit for hit in hits}
-    first = [Hit(item, 0.0, at, _position(places.get(item))) for at, item in enumerate(parts, 1)]
+    first = [Hit(item, 0.0, at, _position(places.get(item)), ("words",)) for at, item in enumerate(parts, 1)]
     return [*first, *(hit for hit in hits if hit.id not in parts)]
 
 
@@ -119,7 +120,7 @@ def nearest(
     model: str,
     wanted: ToolSearch,
     meanings: Mapping[str, Vector],
-) -> list[Near]:
+) -> NearItems:
     """The tools nearest in meaning, by the vectors of this model."""
     shape, bound = _shape(organization, wanted)
     sought = ItemQuery(wanted.text, wanted.limit, wanted.mode, meanings)

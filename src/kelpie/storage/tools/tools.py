@@ -15,15 +15,14 @@ from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool, ToolQuery
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.rows import paging
-from kelpie.storage.rows.row_bytes import sizes_by_agent
+from kelpie.storage.rows.inserts import Insert
 from kelpie.storage.tables import agent_tools, tools
 from kelpie.storage.tools import search as tool_search
+from kelpie.storage.tools.by_name import by_names
 from kelpie.storage.tools.filters import matching
 from kelpie.storage.tools.rows import from_row, to_column, to_row
 from kelpie.world.database import Tx
 
-_ID_CHUNK = 5000  # ids per IN list
-_OTHERS = 1024  # bytes of the other fields of a tool
 _FIXED = frozenset(
     {"id", "organization_id", "created_at", "updated_at", "created_by_id", "last_updated_by_id", "version"}
 )
@@ -32,9 +31,6 @@ _CHANGEABLE = frozenset(field.name for field in fields(Tool)) - _FIXED
 _ALL = sa.select(tools)
 _ONE = _ALL.where(tools.c.id == sa.bindparam("of_tool"))
 _ONE_LOCKED = _ONE.with_for_update()
-_BY_NAMES = _ALL.where(
-    tools.c.organization_id == sa.bindparam("of_organization"), tools.c.name.in_(sa.bindparam("names", expanding=True))
-)
 _INSERT = sa.insert(tools)
 _DELETE = sa.delete(tools).where(tools.c.id == sa.bindparam("of_tool"))
 
@@ -45,12 +41,6 @@ def get(tx: Tx, tool_id: ToolId, *, lock: bool = False) -> Tool:
     if row is None:
         raise NotFound("Tool", tool_id)
     return from_row(row)
-
-
-def by_names(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> dict[str, Tool]:
-    """The existing tools of these names, by name."""
-    rows = tx.execute(_BY_NAMES, {"of_organization": organization, "names": list(names)})
-    return {row.name: from_row(row) for row in rows}
 
 
 def select(tx: Tx, organization: OrganizationId, query: ToolQuery) -> list[Tool]:
@@ -153,7 +143,7 @@ _HAS = sa.select(agent_tools.c.position).where(
 _NEXT_POSITION = sa.select(sa.func.coalesce(sa.func.max(agent_tools.c.position), -1) + 1).where(
     agent_tools.c.agent_id == sa.bindparam("of_agent")
 )
-_ATTACH = sa.insert(agent_tools)
+_ATTACH = Insert(agent_tools)
 _DETACH = sa.delete(agent_tools).where(
     agent_tools.c.agent_id == sa.bindparam("of_agent"), agent_tools.c.tool_id == sa.bindparam("of_tool")
 )
@@ -164,12 +154,9 @@ _HOLDERS = (
     .where(agent_tools.c.tool_id == sa.bindparam("of_tool"))
     .order_by(agent_tools.c.agent_id)
 )
-_ATTACHED = sa.select(agent_tools.c.agent_id, tools).join(agent_tools, agent_tools.c.tool_id == tools.c.id)
+_ATTACHED = sa.select(tools, agent_tools.c.agent_id).join(agent_tools, agent_tools.c.tool_id == tools.c.id)
 _OF_AGENT = _ATTACHED.where(agent_tools.c.agent_id == sa.bindparam("of_agent"))
 _OF_AGENT_ORDERED = _OF_AGENT.order_by(agent_tools.c.position, tools.c.id)
-_OF_AGENTS = _ATTACHED.where(agent_tools.c.agent_id.in_(sa.bindparam("of_agents", expanding=True))).order_by(
-    agent_tools.c.position, tools.c.id
-)
 
 
 def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
@@ -179,7 +166,7 @@ def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
     if tx.execute(_HAS, {"of_agent": agent_id, "of_tool": tool_id}).scalar() is not None:
         return False
     position = tx.execute(_NEXT_POSITION, {"of_agent": agent_id}).scalar_one()
-    tx.execute(_ATTACH, {"agent_id": agent_id, "tool_id": tool_id, "position": position})
+    _ATTACH.run(tx, [{"agent_id": agent_id, "tool_id": tool_id, "position": position}])
     return True
 
 
@@ -198,10 +185,8 @@ def replace_for_agent(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> 
 def give_to_new(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> None:
     """Attaches its tools to an agent that was just created, in this order; the caller knows that they exist."""
     if tool_ids:
-        tx.execute(
-            _ATTACH,
-            [{"agent_id": agent_id, "tool_id": t, "position": i} for i, t in enumerate(dict.fromkeys(tool_ids))],
-        )
+        each = enumerate(dict.fromkeys(tool_ids))
+        _ATTACH.run(tx, [{"agent_id": agent_id, "tool_id": tool_id, "position": at} for at, tool_id in each])
 
 
 def agents_with(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
@@ -218,34 +203,3 @@ def page_of_agent(tx: Tx, organization: OrganizationId, agent_id: AgentId, page:
     """The tools of one agent, in the requested order and on the requested page."""
     rows = paging.page(tx, _OF_AGENT, tools, page, {"of_agent": agent_id}, within={"organization_id": organization})
     return [from_row(row) for row in rows]
-
-
-def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Tool]]:
-    """The tools of many agents in one query; every requested agent is in the answer."""
-    found: dict[AgentId, list[Tool]] = {agent_id: [] for agent_id in agent_ids}
-    wanted = list(found)
-    for start in range(0, len(wanted), _ID_CHUNK):
-        for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
-            found[row.agent_id].append(from_row(row))
-    return found
-
-
-_SIZES = (
-    sa.select(
-        agent_tools.c.agent_id,
-        sa.func.sum(
-            sa.func.coalesce(sa.func.length(tools.c.source_code), 0)
-            + sa.func.length(sa.cast(tools.c.json_schema, sa.Text))
-            + sa.func.coalesce(sa.func.length(sa.cast(tools.c.args_json_schema, sa.Text)), 0)
-            + _OTHERS
-        ),
-    )
-    .join(tools, tools.c.id == agent_tools.c.tool_id)
-    .where(agent_tools.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
-    .group_by(agent_tools.c.agent_id)
-)
-
-
-def sizes_of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, int]:
-    """The approximate size in bytes of the tools of each agent; agents without tools are left out."""
-    return sizes_by_agent(tx, _SIZES, agent_ids, _ID_CHUNK)

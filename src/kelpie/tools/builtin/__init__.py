@@ -18,7 +18,6 @@ from kelpie.tools.builtin import (
     pause,
     schemas,
     voice,
-    web,
     working_memory,
 )
 from kelpie.tools.calls.interface import TransactionalTool
@@ -109,8 +108,8 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.RUN_CODE_WITH_TOOLS, _BUILTIN, None),
         Builtin(schemas.SHELL, _BUILTIN, None),
         Builtin(schemas.FILESYSTEM, _BUILTIN, None),
-        Builtin(schemas.WEB_SEARCH, _BUILTIN, web.web_search, parallel=True),
-        Builtin(schemas.FETCH_WEBPAGE, _BUILTIN, web.fetch_webpage, parallel=True),
+        Builtin(schemas.WEB_SEARCH, _BUILTIN, None, parallel=True),
+        Builtin(schemas.FETCH_WEBPAGE, _BUILTIN, None, parallel=True),
         Builtin(schemas.WORKING_MEMORY_SET, _CORE, working_memory.working_memory_set),
         Builtin(schemas.WORKING_MEMORY_GET, _CORE, working_memory.working_memory_get),
         Builtin(schemas.WORKING_MEMORY_LIST, _CORE, working_memory.working_memory_list),

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kelpie.core.dates import dates
+from kelpie.core.dates.date_mentions import mentions
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ArchiveId, PassageId
 from kelpie.core.memory.passages import PASSAGE_CHARS_MAX, TAGS_MAX, Passage, PassageQuery
@@ -13,7 +15,6 @@ from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
 from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
 from kelpie.tools.calls.precomputed_search import Precompute
-from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 PAGES_MAX = 100
@@ -81,6 +82,7 @@ def _query(call: CallContext, arguments: Mapping[str, Any]) -> PassageQuery:
     )
     return PassageQuery(
         text=arguments["query"],
+        mentions=mentions(arguments["query"], call.now, zone),
         limit=checked_count("top_k", arguments.get("top_k")),
         tags=_tags(arguments),
         match_all_tags=arguments.get("tag_match_mode") == "all",
@@ -100,7 +102,6 @@ def passage_results(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict
     """The passages of the agent's archive, as the model reads them."""
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
-    query = replace(query, mode=call.precomputed.mode)
     every = passage_search.search(tx, archive_id, query, call.precomputed.passages) if archive_id else []
     found = [each for each in every if not each.passage.lost]
     return [

@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 import orjson
 
 from kelpie.core.conversations.messages import Message, MessageSearch, Role
+from kelpie.core.dates import dates
+from kelpie.core.dates.date_mentions import mentions
 from kelpie.core.errors import ToolError
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.storage.conversations import message_search
 from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
 from kelpie.tools.calls.precomputed_search import Precompute
-from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 SENT = "Sent message successfully."
@@ -74,7 +75,8 @@ def message_query(
     search = MessageSearch(query, limit, call.agent.id, roles=order, created_from=since, created_to=until)
     # The text that the agent writes with the call itself is no result, even where it was stored before the call is
     # answered.
-    return replace(search, spoken=True, not_step=call.step_id)
+    mentioned = mentions(query, call.now, dates.zone_of(call.agent.timezone))
+    return replace(search, spoken=True, not_step=call.step_id, mentions=mentioned)
 
 
 def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -104,8 +106,7 @@ def message_results(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[di
     if not wanted.roles:
         return []
     zone, precomputed = dates.zone_of(call.agent.timezone), call.precomputed
-    asked = replace(wanted, mode=precomputed.mode)
-    found = message_search.search(tx, call.agent.organization_id, asked, precomputed.messages)
+    found = message_search.search(tx, call.agent.organization_id, wanted, precomputed.messages)
     return [_shown_message(message, hit, call, zone) for message, hit in found]
 
 
@@ -133,7 +134,8 @@ def search_mode(precomputed: Precomputed) -> str:
 
 
 def relevance(hit: Hit | None, precomputed: Precomputed) -> dict[str, Any]:
-    return {"search_mode": search_mode(precomputed)} | ({} if hit is None else {"score": round(hit.score, 6)})
+    found = {} if hit is None else {"score": round(hit.score, 6), "matched": list(hit.matched)}
+    return {"search_mode": search_mode(precomputed), **found}
 
 
 def answer(results: list[dict[str, Any]], query: str, precomputed: Precomputed) -> str:

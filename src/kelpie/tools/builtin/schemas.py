@@ -415,7 +415,7 @@ FILESYSTEM = _tool(
 
 WEB_SEARCH = _tool(
     "web_search",
-    "Search the web. Returns the title, the URL, a summary and the highlights of each result.",
+    "Search the web. Returns the title, the URL, the relevant content and the score of each result.",
     {
         "query": _text("What to search for."),
         "num_results": _number("Number of results: 1 to 100. Default: 10."),
@@ -443,13 +443,18 @@ WEB_SEARCH = _tool(
         "start_published_date": _text("Only pages published from this date on (ISO 8601)."),
         "end_published_date": _text("Only pages published up to this date (ISO 8601)."),
         "user_location": _text("Two-letter code of the country whose results you want, such as US."),
+        "search_depth": {
+            "type": "string",
+            "enum": ["basic", "advanced"],
+            "description": "'advanced' takes longer and returns more relevant content. Default: basic.",
+        },
     },
     ("query",),
 )
 
 FETCH_WEBPAGE = _tool(
     "fetch_webpage",
-    "Fetch a web page and return its text as Markdown.",
-    {"url": _text("The URL of the page.")},
+    "Fetch a web page or PDF and return its text as Markdown.",
+    {"url": _text("The URL of the page, which must be public.")},
     ("url",),
 )

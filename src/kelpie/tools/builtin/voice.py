@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 
 from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.dates import dates
+from kelpie.core.dates.date_mentions import mentions
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import PassageId
 from kelpie.core.memory.passages import PASSAGE_CHARS_MAX, PassageQuery
@@ -84,9 +86,7 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
     said = conversation.message_results(
         tx, call, conversation.message_query(call, query, (since, until), conversation.RESULTS_DEFAULT)
     )
-    filed = archival.passage_results(
-        tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until)
-    )
+    filed = archival.passage_results(tx, call, _passages(call, query, (since, until)))
     found = {
         "message": conversation.summary(len(said) + len(filed), query, call.precomputed),
         "search_mode": conversation.search_mode(call.precomputed),
@@ -102,8 +102,13 @@ async def precompute_search(precompute: Precompute, call: CallContext, arguments
     window = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
     most = conversation.RESULTS_DEFAULT
     said = await precompute.of_messages(call, conversation.message_query(call, query, window, most))
-    filed = await precompute.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
+    filed = await precompute.of_passages(call, _passages(call, query, window))
     return replace(said, passages=filed.passages, by_vectors=said.by_vectors or filed.by_vectors)
+
+
+def _passages(call: CallContext, query: str, window: tuple[Micros | None, Micros | None]) -> PassageQuery:
+    mentioned = mentions(query, call.now, dates.zone_of(call.agent.timezone))
+    return PassageQuery(query, conversation.RESULTS_DEFAULT, since=window[0], until=window[1], mentions=mentioned)
 
 
 def _window(now: Micros, newer: int | None, older: int | None) -> tuple[Micros | None, Micros | None]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 
+from kelpie.core.dates import dates
 from kelpie.core.errors import ToolError
 from kelpie.core.memory.working_memory import KEEP, Append, Change, EntryQuery, Increment, Merge, WorkingMemoryEntry
 from kelpie.core.paging import Page
 from kelpie.memory import working_memory
 from kelpie.memory.working_memory import Place
 from kelpie.tools.calls.interface import CallContext, Outcome
-from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 LIST_DEFAULT = 20

@@ -5,26 +5,28 @@ are one commit, so a crash can neither lose nor repeat it. Everything else is *e
 and when a crash leaves one unfinished the model gets the result that it was interrupted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.agent_chain import UNCHAINED, AgentChain
 from kelpie.core.conversations.messages import Message, Part
+from kelpie.core.conversations.questions import ToolQuestions
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.memory.block_history import Author, AuthorKind, Change
 from kelpie.core.memory.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.quotas import UNBOUNDED, Quota
-from kelpie.core.search_hits import SearchMode
 from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool
 from kelpie.sandbox.port import UsageMeter
-from kelpie.search.items import Near
+from kelpie.search.queries import NOTHING_NEAR, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.world.database import Tx
+
+Progress = Callable[[float, float | None, str | None], None]  # done so far, of how much, and a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +34,11 @@ class Precomputed:
     """Results found for a call before its commit: vectors of its text, and the items nearest to it."""
 
     vectors: tuple[Vector, ...] = ()
-    passages: tuple[Near, ...] = ()
-    messages: tuple[Near, ...] = ()
-    facts: tuple[Near, ...] = ()
+    passages: NearItems = NOTHING_NEAR
+    messages: NearItems = NOTHING_NEAR
+    facts: NearItems = NOTHING_NEAR
     by_vectors: bool = False  # whether a search can use vectors
     lacking: str | None = None  # why it cannot
-
-    @property
-    def mode(self) -> SearchMode:
-        """The mode in which the call searches."""
-        return "hybrid" if self.by_vectors else "fts"
 
 
 NOTHING = Precomputed()
@@ -63,10 +60,13 @@ class CallContext:
     step_id: StepId | None = None
     tool: str | None = None  # the name it was called by
     working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
+    code_egress: tuple[str, ...] | None = None  # hosts that the code behind the call may reach; None: no code is
     quota: Quota = UNBOUNDED  # what a sandbox must hold it to beside its own confinement: `quota.confined`
     meter: UsageMeter = field(
         default_factory=UsageMeter, compare=False
     )  # what a job of it had taken that was broken off
+    answered: ToolQuestions | None = None  # questions of an earlier call, with a person's answers
+    progress: Progress | None = field(default=None, compare=False)  # tells the clients how far the call has come
 
     @property
     def author(self) -> Author:
@@ -94,6 +94,7 @@ class Outcome:
     begun: tuple[Run, ...] = ()  # stored runs of other agents, which they play next
     cpu_us: int = 0  # what a sandbox spent on it, also on one that failed
     memory_peak_bytes: int = 0
+    asks: ToolQuestions | None = None  # it is not finished: a person must answer these first
 
 
 class TransactionalTool(Protocol):

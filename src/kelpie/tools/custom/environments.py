@@ -19,13 +19,14 @@ from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.observe import logs
 from kelpie.sandbox.port import Mount
 from kelpie.tools.custom.definition import is_python
+from kelpie.world.packages.programs import NODE_PACKAGES, PYTHON_PACKAGES
 from kelpie.world.packages.store import Packages
 
 # Sets of packages that are installed at once, and those of one organization that wait together with them.
 INSTALLS_AT_ONCE, INSTALLS_MAX = 2, 64
-LIMITS = SlotLimits("package installation", INSTALLS_AT_ONCE, waiting_max=INSTALLS_MAX, wait_s=3600.0)
-PYTHON_PACKAGES = "/packages"
-NODE_PACKAGES = "/node_modules"  # where Node looks for the packages of any file
+LIMITS = SlotLimits(
+    "package_installs_full", "package installation", INSTALLS_AT_ONCE, waiting_max=INSTALLS_MAX, wait_s=3600.0
+)
 
 _log = logs.get("environments")
 
@@ -51,6 +52,25 @@ TYPE_STRIPPER = NpmPackage(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class InstalledSet:
+    """An installed set of packages: its place in a cell, and its programs."""
+
+    packages: Packages
+    index: Index
+    place: str
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        if self.index is Index.pip:
+            return (Mount(self.place, PYTHON_PACKAGES),)
+        return (Mount(f"{self.place}/node_modules", NODE_PACKAGES),)
+
+    async def command(self, package: str, program: str | None) -> list[str]:
+        """The command, in a cell, of a program of the set. Raises ToolError if it has none of this name."""
+        return await self.packages.command(self.index, self.place, package, program)
+
+
 class Environments:
     def __init__(self, packages: Packages | None, share: OrganizationShare | None = None) -> None:
         self._packages = packages  # None: this server installs nothing
@@ -73,13 +93,17 @@ class Environments:
         if not wanted.lines:
             yield ()
             return
-        place = await self._installed(wanted, Consumer(tool.organization_id))
+        async with self.held(wanted, Consumer(tool.organization_id)) as installed:
+            yield installed.mounts
+
+    @asynccontextmanager
+    async def held(self, wanted: RequiredPackages, consumer: Consumer) -> AsyncGenerator["InstalledSet"]:
+        """A set of packages, installed once, and kept as long as the block runs. Raises ToolError."""
+        place = await self._installed(wanted, consumer)
+        assert self._packages is not None, "nothing is installed without it"
         self._in_use[place] += 1
         try:
-            if wanted.index is Index.pip:
-                yield (Mount(place, PYTHON_PACKAGES),)
-            else:
-                yield (Mount(f"{place}/node_modules", NODE_PACKAGES),)
+            yield InstalledSet(self._packages, wanted.index, place)
         finally:
             self._in_use[place] -= 1
             if not self._in_use[place]:

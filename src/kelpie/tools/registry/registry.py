@@ -18,6 +18,7 @@ from kelpie.core.tools.tools import NewTool, Tool, ToolHit, ToolQuery, ToolSearc
 from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.hybrid_search import SearchResults
 from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.tools import tools as rows
 from kelpie.storage.views import agents as agent_views
 from kelpie.tools.builtin import BUILTINS
@@ -81,13 +82,18 @@ class Tools:
 
     async def create(self, new: NewTool) -> Tool:
         """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
+        tool = await self.prepared(new)
+        after, affected = await self._world.database.transact(lambda tx: tool_writes.upsert(tx, tool))
+        self._reload_agents(affected)
+        return after
+
+    async def prepared(self, new: NewTool) -> Tool:
+        """The tool, checked and with its packages installed, but not registered. Raises InvalidInput."""
         self._caps.check(new.sandbox, new.return_char_limit)
         tool = await make(self.sources, new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
         if self._prepare is not None:
             await self._prepare(tool)
-        after, affected = await self._world.database.transact(lambda tx: tool_writes.upsert(tx, tool))
-        self._reload_agents(affected)
-        return after
+        return tool
 
     async def upsert(self, new: NewTool) -> Tool:
         """The same as `create`: registering is by name either way."""
@@ -140,7 +146,7 @@ class Tools:
         """Deletes the tool, also from its agents. Raises NotFound."""
         self._reload_agents(
             await self._world.database.transact(
-                lambda tx: tool_writes.bump_agents(tx, rows.delete(tx, self._ours(tx, tool_id)))
+                lambda tx: agent_rows.bump_many(tx, rows.delete(tx, self._ours(tx, tool_id)))
             )
         )
 

@@ -1,6 +1,6 @@
 """Tool search: by the words of their names, tags, descriptions and parameters, by vectors, or both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kelpie.core.access.consumers import Consumer
@@ -10,7 +10,7 @@ from kelpie.core.tools.tools import ToolHit, ToolSearch
 from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.hybrid_search import HybridSearch, SearchResults
 from kelpie.search import vector_rows
-from kelpie.search.items import Near, NearestItems
+from kelpie.search.queries import NearestItems, NearItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.tools import search as rows
 from kelpie.world.database import Database, Tx
@@ -32,10 +32,10 @@ class ToolScope:
 
     def nearest(
         self, tx: Tx, finder: NearestItems, models: Mapping[str, str], vectors: Mapping[str, Vector]
-    ) -> Sequence[Near]:
+    ) -> NearItems:
         return rows.nearest(tx, finder, self.organization, models[self.organization], self.query, vectors)
 
-    def ranked(self, tx: Tx, mode: SearchMode, near: Sequence[Near]) -> list[ToolHit]:
+    def ranked(self, tx: Tx, mode: SearchMode, near: NearItems) -> list[ToolHit]:
         return rows.search(tx, self.organization, replace(self.query, mode=mode), near)
 
 

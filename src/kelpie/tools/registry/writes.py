@@ -25,19 +25,12 @@ _RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requir
 _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
-def bump_agents(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
-    """Raises the version of the affected agents, so that they see the change."""
-    for agent_id in affected:
-        agent_rows.bump(tx, agent_id)
-    return affected
-
-
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
     """Writes a tool under its name; returns it, and the agents that have it. Raises Conflict for a reserved name."""
     if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
         raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
     after, affected = rows.upsert(tx, tool)
-    return after, bump_agents(tx, affected) or rows.agents_with(tx, after.id)
+    return after, agent_rows.bump_many(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def update(
@@ -73,7 +66,7 @@ def update(
     after, _, affected = rows.update(tx, tool_id, values, now, user)
     # Also when nothing changed: a client that repeats an edit may have lost the answer, and the agents have not been
     # notified.
-    return after, bump_agents(tx, affected) or rows.agents_with(tx, after.id)
+    return after, agent_rows.bump_many(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def _custom(tool: Tool | None) -> bool:
@@ -137,6 +130,6 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
         ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
         after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
         found.append(after)
-        affected |= dict.fromkeys(bump_agents(tx, agents))
+        affected |= dict.fromkeys(agent_rows.bump_many(tx, agents))
     rows.insert_builtin(tx, organization, new)
     return found, tuple(affected)

@@ -46,7 +46,7 @@ def main() -> None:
     os.environ.update(header["env"])
     if plan["runner"] == "command":
         os.set_inheritable(control.fileno(), False)
-        _become(quick_json.loads(request))
+        _become(quick_json.loads(request), control.fileno())
     python_runner.run(request, lambda result: control.sendall(_framed(result)))
 
 
@@ -76,14 +76,15 @@ def _read(control: _socket.socket, length: int) -> bytes:
     return bytes(data)
 
 
-def _become(request: "dict[str, Any]") -> None:
-    """Turns this process into the command, which finds its standard input in a file that only it has."""
-    stdin = os.memfd_create("stdin")
-    data = request.get("stdin", "").encode()
-    while data:
-        data = data[os.write(stdin, data) :]
-    os.lseek(stdin, 0, os.SEEK_SET)
-    os.dup2(stdin, 0)
+def _become(request: "dict[str, Any]", control: int) -> None:
+    """Turns this process into the command. One that is to talk has the control socket as its standard input and output;
+    any other finds its standard input in a file that only it has."""
+    if request.get("talks"):
+        os.set_blocking(control, True)
+        os.dup2(control, 0)
+        os.dup2(control, 1)
+    else:
+        _give_input(request.get("stdin", "").encode())
     argv: list[str] = request["argv"]
     try:
         os.chdir(request.get("cwd") or os.environ["HOME"])
@@ -91,3 +92,11 @@ def _become(request: "dict[str, Any]") -> None:
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
         os._exit(127)
+
+
+def _give_input(data: bytes) -> None:
+    stdin = os.memfd_create("stdin")
+    while data:
+        data = data[os.write(stdin, data) :]
+    os.lseek(stdin, 0, os.SEEK_SET)
+    os.dup2(stdin, 0)

@@ -144,7 +144,7 @@ class BubblewrapCells:
             else:
                 user = await cell_users.reclaim(plan.mounts)
         except OSError as error:
-            raise SandboxUnavailable(f"the files of a cell cannot be prepared: {error.strerror}") from error
+            raise SandboxUnavailable(f"the files of a sandbox cannot be prepared: {error.strerror}") from error
         return await self._started(plan, partial(launch, user))
 
     async def _prove(self) -> None:
@@ -173,7 +173,7 @@ class BubblewrapCells:
         try:
             return await self._ready(self._launched(plan, launch))
         except OSError as error:  # there are no more descriptors, processes or groups to be had
-            raise SandboxUnavailable(f"a cell cannot be started on this server now: {error.strerror}") from error
+            raise SandboxUnavailable(f"a sandbox cannot be started on this server now: {error.strerror}") from error
 
     async def _ready(self, cell: BubblewrapCell) -> BubblewrapCell:
         try:
@@ -182,7 +182,7 @@ class BubblewrapCells:
         except TimeoutError:
             await cell.kill()
             raise SandboxUnavailable(
-                f"a cell did not start within {START_S:.0f} s; the machine is overloaded"
+                f"a sandbox did not start within {START_S:.0f} s; the machine is overloaded"
             ) from None
         except BaseException:  # raised again; also for a cancelled start the cell must go
             await cell.kill()

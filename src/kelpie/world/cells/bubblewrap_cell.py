@@ -19,14 +19,15 @@ from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Confinement
 from kelpie.world.cells import handshake, rlimits
 from kelpie.world.cells import users as cell_users
+from kelpie.world.cells.channel import SocketChannel
 from kelpie.world.cells.pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cells.port import CellPlan, CellSockets, Order, OrderOutput
 from kelpie.world.isolation.bubblewrap_errors import explain
 from kelpie.world.isolation.control_group import Group
 from kelpie.world.processes import killing
 
-NOT_ADMITTED = "code cannot be isolated on this server: the users of a cell cannot be mapped ({})"
-NOT_ITSELF = "code cannot be isolated on this server: a cell did not switch to its own user"
+NOT_ADMITTED = "code cannot be isolated on this server: the users of a sandbox cannot be mapped ({})"
+NOT_ITSELF = "code cannot be isolated on this server: a sandbox did not switch to its own user"
 REPORT_S = 5.0
 TEARDOWN_EVERY_S, TEARDOWN_EVERY_S_MAX = 0.002, 1.0
 
@@ -83,6 +84,7 @@ class BubblewrapCell:
         self._runner = 0  # the process that waits for the order
         self._flooded = False
         self._closed = False
+        self._channel: SocketChannel | None = None
         self._cpu_before_us = 0
         self._code: int | None = None
         self.sockets: CellSockets | None = None
@@ -151,19 +153,37 @@ class BubblewrapCell:
 
         Raises SandboxUnavailable.
         """
+        self._take(order)
+        self._loop.add_reader(self._hold.control, self._replied)
+        await self._tell(order)
+        await self._over.wait()
+
+    async def connect(self, order: Order) -> SocketChannel:
+        """Sends its one order, whose command is to stay and talk, and returns its standard input and output.
+
+        Raises SandboxUnavailable.
+        """
+        self._take(order)
+        for pipe in self._pipes:
+            pipe.keeps_end = True
+        await self._tell(order)
+        self._channel = SocketChannel(self._loop, self._hold.control)
+        return self._channel
+
+    def _take(self, order: Order) -> None:
         assert not self._given, "a cell takes one order"
         self._given = True
         for pipe in self._pipes:
             pipe.bytes_max = order.confinement.output_bytes
         self._limit(order.confinement)
+
+    async def _tell(self, order: Order) -> None:
         header = {"env": {**self._hold.env, **order.env}}
-        self._loop.add_reader(self._hold.control, self._replied)
         try:
             await self._loop.sock_sendall(self._hold.control, framed(json.dumps(header).encode()))
             await self._loop.sock_sendall(self._hold.control, framed(order.request))
         except (BrokenPipeError, ConnectionResetError):
             pass  # it is gone already, and its exit will show how
-        await self._over.wait()
 
     def output(self) -> OrderOutput:
         """The output of the order so far."""
@@ -188,7 +208,7 @@ class BubblewrapCell:
         """Reads what is available: the process may have ended before all of its output was read."""
         for pipe in self._pipes:
             pipe.drain()
-        while not self._closed and self._replied():
+        while not self._closed and self._channel is None and self._replied():
             pass
 
     async def kill(self) -> None:
@@ -231,6 +251,8 @@ class BubblewrapCell:
     def _close(self) -> None:
         self._drain()  # a caller may still want its output
         self._closed = True
+        if self._channel is not None:
+            self._channel.close()
         self._loop.remove_reader(self._hold.control)
         for pipe in self._pipes:
             pipe.close()
@@ -284,7 +306,7 @@ class BubblewrapCell:
         except ProcessLookupError:
             return  # it is gone already, and its exit will show how
         except OSError as error:
-            raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
+            raise SandboxUnavailable(f"the limits of a sandbox could not be set: {error.strerror}") from error
 
 
 def _close_all(sockets: Iterable[socket.socket]) -> None:

@@ -24,6 +24,7 @@ class Pipe:
         self.data = bytearray()
         self.truncated = False
         self.bytes_max = MEGABYTE
+        self.keeps_end = False  # keep the end of the output instead of its beginning; then no amount is too much
         self._loop = loop
         self._descriptor: int | None = descriptor
         self._flood = flood
@@ -53,6 +54,10 @@ class Pipe:
         if not chunk:
             self.close()
             return False
+        if self.keeps_end:
+            self.data += chunk
+            del self.data[: -self.bytes_max]
+            return True
         self._seen += len(chunk)
         room = max(0, self.bytes_max - len(self.data))
         self.data += chunk[:room]

@@ -1,7 +1,7 @@
 """Port to cells: sandbox instances, each of which runs one program once.
 
 A cell is started before its job is known, and waits; it gets one order, and is killed afterwards whatever the outcome.
-Nothing is ever run in a cell twice.
+Nothing is ever run in a cell twice. An order is run to its end, or is a program that stays and talks.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,10 @@ from kelpie.core.tools.confinement import MEGABYTE, Confinement, Mount, Runner
 
 RESULT_BYTES_MAX = 16 * MEGABYTE
 FLOOD_FACTOR = 16  # output past this many times its bound is no longer thrown away: the order is ended
+
+
+class ChannelClosed(Exception):
+    """The program has ended, or its cell was removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,18 @@ class CellSockets:
         self.egress.close()
 
 
+class Channel(Protocol):
+    """Standard input and output of a program in a cell, as one stream of bytes in each direction."""
+
+    async def send(self, data: bytes) -> None:
+        """Sends all of it. Raises ChannelClosed."""
+        ...
+
+    async def receive(self) -> bytes:
+        """What has arrived; nothing when the program has ended."""
+        ...
+
+
 class Cell(Protocol):
     @property
     def sockets(self) -> CellSockets | None:
@@ -83,8 +99,12 @@ class Cell(Protocol):
         """Sends its one order and waits for the result, the end of the program, or too much output."""
         ...
 
+    async def connect(self, order: Order) -> Channel:
+        """Sends its one order, whose command is to stay and talk, and returns its standard input and output."""
+        ...
+
     def output(self) -> OrderOutput:
-        """The output of the order so far."""
+        """The output of the order so far; the end of standard error, for a command that talks."""
         ...
 
     async def kill(self) -> None:

@@ -105,7 +105,7 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
     try:
         told = await _attack(cells, machine)
     except SandboxUnavailable as error:
-        return Proof([ProbeResult("a cell starts", False, str(error), "see the features below")], str(error))
+        return Proof([ProbeResult("the sandbox starts", False, str(error), "see the features below")], str(error))
     essential = [
         _isolation("host files are hidden", told["read"]),
         _isolation("only scratch space is writable", told["write"]),
@@ -117,7 +117,9 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
         extra += [await _memory(cells), await _processor(cells)]
     failing = [each.name for each in essential if not each.works]
     lacking = f"code cannot be isolated on this server: failed checks: {', '.join(failing)}" if failing else None
-    return Proof([ProbeResult("a cell starts", True, "bubblewrap with all namespaces"), *essential, *extra], lacking)
+    return Proof(
+        [ProbeResult("the sandbox starts", True, "bubblewrap with all namespaces"), *essential, *extra], lacking
+    )
 
 
 async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
@@ -129,7 +131,7 @@ async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
         output = await _run(cells, _ATTACK, given)
     if output.result is None or not (told := json.loads(output.result))["ok"]:
         reason = output.stderr.decode("utf-8", "replace").strip() or f"code {output.code}"
-        raise SandboxUnavailable(f"code cannot be isolated on this server: a cell failed ({reason[-300:]})")
+        raise SandboxUnavailable(f"code cannot be isolated on this server: a sandbox failed ({reason[-300:]})")
     value: dict[str, Any] = told["value"]
     return value
 

@@ -29,7 +29,7 @@ _CAPABILITIES = {
     0: "CHOWN", 1: "DAC_OVERRIDE", 3: "FOWNER", 5: "KILL", 6: "SETGID", 7: "SETUID", 31: "SETFCAP"
 }  # fmt: skip
 LESS = "give the server the capabilities that root has in a container: --cap-add with each of these names"
-CLOSED = "allow other users to read what cells use: chmod -R o+rX {}"
+CLOSED = "allow other users to read what sandboxes use: chmod -R o+rX {}"
 FEW = "map all user ids into the server's user namespace, or none but unprivileged ones"
 UNTRIED = "see docs/security.md; until then only a control group limits fork bombs"
 _log = logs.get("sandbox")
@@ -54,7 +54,7 @@ class CellUsers:
     async def of(self, mounts: Sequence[Mount]) -> int | None:
         """The user for a cell with these mounts, which that user can access from then on; None where they lie on a disk
         without owners. Raises OSError."""
-        written = [mount.source for mount in mounts if mount.writable]
+        written = [mount.source for mount in mounts if mount.writable and mount.ours]
         user = _owner(written[0]) if written else FIRST + next(self._turns) % CELLS
         for source in written:
             if _about(source).st_uid != user and not await _give(source, user):
@@ -64,7 +64,7 @@ class CellUsers:
                     path=source,
                 )
                 return None
-        for source in (mount.source for mount in mounts if not mount.writable):
+        for source in (mount.source for mount in mounts if not mount.writable and mount.ours):
             if _about(source).st_mode & _READ != _READ:
                 await asyncio.to_thread(untrusted_tree.make_readable, source)
         return user
@@ -83,7 +83,7 @@ async def _give(source: str, user: int) -> bool:
 
 async def reclaim(mounts: Sequence[Mount]) -> None:
     """Returns to the server's user what such a user owns, when cells no longer have users. Raises OSError."""
-    for source in (mount.source for mount in mounts if mount.writable):
+    for source in (mount.source for mount in mounts if mount.writable and mount.ours):
         if _about(source).st_uid in _OF_WORKSPACES:
             await asyncio.to_thread(untrusted_tree.change_owner, source, os.geteuid())
 

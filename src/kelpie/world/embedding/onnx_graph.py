@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Attribute = int | float | list[int]
-_IR, _OPSET = 8, 17
-_FLOAT, _INT64 = 1, 7  # TensorProto.DataType
+_IR, _OPSET = 8, 18
+FLOAT, UINT8, _INT8, _INT64, _HALF = 1, 2, 3, 7, 10  # TensorProto.DataType
+_TYPES = {"float32": FLOAT, "uint8": UINT8, "int8": _INT8, "int64": _INT64, "float16": _HALF}
+RUNTIME = "com.microsoft"  # the domain of the operators that only this runtime has
+GELU_MIN = -0.17  # the activation between two layers is never below it
 _MASKED = -10_000.0  # added to the attention that padding would get
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence"
@@ -33,7 +36,18 @@ class Shape:
     epsilon: float
 
 
-class _Graph:
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A dense layer: a row of weights and a bias for each output. `input_min` is the lowest value of its input, where
+    there is one."""
+
+    name: str
+    weight: Array
+    bias: Array
+    input_min: float | None = None
+
+
+class Graph:
     """Nodes and constants in the order they were added, with a fresh name for every value."""
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
@@ -44,8 +58,8 @@ class _Graph:
 
     def constant(self, value: Array) -> str:
         name = self._fresh()
-        kind = _INT64 if value.dtype == np.int64 else _FLOAT
         dims = b"".join(_number(1, size) for size in value.shape)
+        kind = _TYPES[value.dtype.name]
         self._constants.append(dims + _number(2, kind) + _text(8, name) + _bytes(9, value.tobytes()))
         return name
 
@@ -55,22 +69,41 @@ class _Graph:
     def number(self, value: float) -> str:
         return self.constant(np.array(value, np.float32))
 
-    def weight(self, name: str, *, transposed: bool = False) -> str:
-        value = self._weights[name]
-        return self.constant(np.ascontiguousarray(value.T) if transposed else value)
+    def weight(self, name: str) -> str:
+        return self.constant(self._weights[name])
 
     def node(
-        self, kind: str, *inputs: str, out: str | None = None, given: Mapping[str, Attribute] | None = None
+        self,
+        kind: str,
+        *inputs: str,
+        out: str | None = None,
+        domain: str = "",
+        given: Mapping[str, Attribute] | None = None,
     ) -> str:
         name = out or self._fresh()
         body = b"".join(_text(1, value) for value in inputs) + _text(2, name) + _text(4, kind)
+        body += _text(7, domain) if domain else b""
         attributes = (_bytes(5, _attribute(key, value)) for key, value in (given or {}).items())
         self._nodes.append(body + b"".join(attributes))
         return name
 
-    def dense(self, state: str, name: str) -> str:
-        product = self.node("MatMul", state, self.weight(f"{name}.weight", transposed=True))
-        return self.node("Add", product, self.weight(f"{name}.bias"))
+    def dense(self, state: str, layer: Dense) -> str:
+        """A layer in which every output depends on every input."""
+        product = self.node("MatMul", state, self.constant(np.ascontiguousarray(layer.weight.T)))
+        return self.node("Add", product, self.constant(layer.bias))
+
+    def words(self, ids: str) -> str:
+        """The vector of each token."""
+        return self.node("Gather", self.weight("embeddings.word_embeddings.weight"), ids)
+
+    def gelu(self, state: str) -> str:
+        error = self.node("Erf", self.node("Div", state, self.number(sqrt(2))))
+        return self.node("Mul", self.node("Mul", state, self.node("Add", error, self.number(1))), self.number(0.5))
+
+    def layer(self, *names: str, input_min: float | None = None) -> Dense:
+        """The layers of these names as one, whose outputs follow each other."""
+        weight = np.concatenate([self._weights[f"{name}.weight"] for name in names])
+        return Dense(names[0], weight, np.concatenate([self._weights[f"{name}.bias"] for name in names]), input_min)
 
     def normed(self, state: str, name: str, epsilon: float) -> str:
         scale, shift = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
@@ -81,8 +114,9 @@ class _Graph:
         body = [*(_bytes(1, node) for node in self._nodes), _text(2, "encoder")]
         body += [_bytes(5, constant) for constant in self._constants]
         body += [_bytes(11, _value(name, _INT64, ("batch", "length"))) for name in INPUTS]
-        body.append(_bytes(12, _value(OUTPUT, _FLOAT, ("batch", width))))
+        body.append(_bytes(12, _value(OUTPUT, FLOAT, ("batch", width))))
         yield _number(1, _IR) + _bytes(8, _text(1, "") + _number(2, _OPSET))
+        yield _bytes(8, _text(1, RUNTIME) + _number(2, 1))
         yield _key(7, 2) + _varint(sum(map(len, body)))
         yield from body
 
@@ -91,11 +125,10 @@ class _Graph:
         return f"v{self._names}"
 
 
-def encoder(weights: Mapping[str, Array], shape: Shape) -> Iterator[bytes]:
+def encoder(graph: Graph, shape: Shape) -> Iterator[bytes]:
     """An ONNX file: token ids and mask in, one unit vector per text out (the mean of its tokens' last states)."""
-    graph = _Graph(weights)
     state = _embedded(graph, shape)
-    mask = graph.node("Cast", "attention_mask", given={"to": _FLOAT})
+    mask = graph.node("Cast", "attention_mask", given={"to": FLOAT})
     hidden = graph.node("Mul", graph.node("Sub", graph.number(1), mask), graph.number(_MASKED))
     hidden = graph.node("Unsqueeze", hidden, graph.numbers(1, 2))
     for layer in range(shape.layers):
@@ -104,8 +137,8 @@ def encoder(weights: Mapping[str, Array], shape: Shape) -> Iterator[bytes]:
     return graph.file(shape.width)
 
 
-def _embedded(graph: _Graph, shape: Shape) -> str:
-    words = graph.node("Gather", graph.weight("embeddings.word_embeddings.weight"), INPUTS[0])
+def _embedded(graph: Graph, shape: Shape) -> str:
+    words = graph.words(INPUTS[0])
     length = graph.node("Gather", graph.node("Shape", INPUTS[0]), graph.numbers(1))
     places = graph.node("Slice", graph.weight("embeddings.position_embeddings.weight"), graph.numbers(0), length)
     kind = graph.node(
@@ -115,39 +148,31 @@ def _embedded(graph: _Graph, shape: Shape) -> str:
     return graph.normed(state, "embeddings.LayerNorm", shape.epsilon)
 
 
-def _layer(graph: _Graph, name: str, state: str, hidden: str, shape: Shape) -> str:
-    attended = graph.dense(
-        _attention(graph, f"{name}.attention.self", state, hidden, shape), f"{name}.attention.output.dense"
-    )
+def _layer(graph: Graph, name: str, state: str, hidden: str, shape: Shape) -> str:
+    mixed = _attention(graph, f"{name}.attention.self", state, hidden, shape)
+    attended = graph.dense(mixed, graph.layer(f"{name}.attention.output.dense"))
     state = graph.normed(graph.node("Add", attended, state), f"{name}.attention.output.LayerNorm", shape.epsilon)
-    inner = _gelu(graph, graph.dense(state, f"{name}.intermediate.dense"))
-    out = graph.dense(inner, f"{name}.output.dense")
+    inner = graph.gelu(graph.dense(state, graph.layer(f"{name}.intermediate.dense")))
+    out = graph.dense(inner, graph.layer(f"{name}.output.dense", input_min=GELU_MIN))
     return graph.normed(graph.node("Add", out, state), f"{name}.output.LayerNorm", shape.epsilon)
 
 
-def _attention(graph: _Graph, name: str, state: str, hidden: str, shape: Shape) -> str:
+def _attention(graph: Graph, name: str, state: str, hidden: str, shape: Shape) -> str:
     size = shape.width // shape.heads
-    apart = graph.numbers(0, 0, shape.heads, size)
-
-    def heads(part: str, order: list[int]) -> str:
-        split = graph.node("Reshape", graph.dense(state, f"{name}.{part}"), apart)
-        return graph.node("Transpose", split, given={"perm": order})
-
-    scores = graph.node("MatMul", heads("query", [0, 2, 1, 3]), heads("key", [0, 2, 3, 1]))
+    all_three = graph.dense(state, graph.layer(*(f"{name}.{part}" for part in ("query", "key", "value"))))
+    apart = graph.node("Reshape", all_three, graph.numbers(0, 0, 3, shape.heads, size))
+    apart = graph.node("Transpose", apart, given={"perm": [2, 0, 3, 1, 4]})
+    query, key, value = (
+        graph.node("Gather", apart, graph.constant(np.array(part, np.int64)), given={"axis": 0}) for part in range(3)
+    )
+    scores = graph.node("MatMul", query, graph.node("Transpose", key, given={"perm": [0, 1, 3, 2]}))
     scores = graph.node("Add", graph.node("Div", scores, graph.number(sqrt(size))), hidden)
     shares = graph.node("Softmax", scores, given={"axis": -1})
-    mixed = graph.node(
-        "Transpose", graph.node("MatMul", shares, heads("value", [0, 2, 1, 3])), given={"perm": [0, 2, 1, 3]}
-    )
+    mixed = graph.node("Transpose", graph.node("MatMul", shares, value), given={"perm": [0, 2, 1, 3]})
     return graph.node("Reshape", mixed, graph.numbers(0, 0, shape.width))
 
 
-def _gelu(graph: _Graph, state: str) -> str:
-    error = graph.node("Erf", graph.node("Div", state, graph.number(sqrt(2))))
-    return graph.node("Mul", graph.node("Mul", state, graph.node("Add", error, graph.number(1))), graph.number(0.5))
-
-
-def _pooled(graph: _Graph, state: str, mask: str) -> None:
+def _pooled(graph: Graph, state: str, mask: str) -> None:
     """The mean over the tokens that are no padding, made one long."""
     spread = graph.node("Unsqueeze", mask, graph.numbers(2))
     total = graph.node("ReduceSum", graph.node("Mul", state, spread), graph.numbers(1), given={"keepdims": 0})

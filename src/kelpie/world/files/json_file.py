@@ -19,13 +19,19 @@ def write(path: Path, document: Any) -> None:
         raise InvalidInput("FILE", f"'{path}' cannot be written: {error.strerror}") from None
 
 
-def read(path: Path) -> Any:
-    """The document. Raises InvalidInput."""
+def raw(path: Path) -> bytes:
+    """The bytes of the file, which may be compressed. Raises InvalidInput."""
     try:
         if path.stat().st_size > BYTES_MAX:
             raise InvalidInput("FILE", f"'{path}' is larger than {BYTES_MAX} bytes")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except OSError as error:
         raise InvalidInput("FILE", f"'{path}' cannot be read: {error.strerror}") from None
+
+
+def read(path: Path) -> Any:
+    """The document. Raises InvalidInput."""
+    try:
+        return json.loads(raw(path).decode())
     except ValueError:
         raise InvalidInput("FILE", f"'{path}' is not valid JSON; use another copy") from None

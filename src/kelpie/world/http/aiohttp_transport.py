@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import aiohttp
 import aiohttp.abc
@@ -37,7 +38,7 @@ class NetworkTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.host
-        if self._public and is_address(host) and not _is_outside(host):  # names are looked at when they are resolved
+        if self._public and _is_refused(host):
             raise httpx.ConnectError(NOT_PUBLIC.format(host), request=request)
         body = await request.aread()
         wait: dict[str, float | None] = request.extensions.get("timeout") or {}
@@ -47,7 +48,7 @@ class NetworkTransport(httpx.AsyncBaseTransport):
         with _as_httpx(request):
             response = await self._open().request(
                 request.method,
-                URL(str(request.url), encoded=True),
+                _address(str(request.url)),
                 headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in _headers(request)],
                 data=body or None,
                 allow_redirects=False,
@@ -77,6 +78,11 @@ class NetworkTransport(httpx.AsyncBaseTransport):
         return self._session
 
 
+@lru_cache(maxsize=256)
+def _address(url: str) -> URL:
+    return URL(url, encoded=True)
+
+
 class _PublicResolver(aiohttp.ThreadedResolver):
     """Resolves names to public addresses only. The checked address is the one that is connected to."""
 
@@ -87,6 +93,14 @@ class _PublicResolver(aiohttp.ThreadedResolver):
         if not all(_is_outside(each["host"]) for each in found):
             raise OSError(errno.EACCES, NOT_PUBLIC.format(host))
         return found
+
+
+def _is_refused(host: str) -> bool:
+    """True for an address that is not public. Names are looked at when they are resolved, but a number such as
+    2130706433 is no name: the system takes it for an address, and some versions of aiohttp do not resolve it."""
+    if is_address(host):
+        return not _is_outside(host)
+    return host.replace(".", "").isdigit()
 
 
 def _is_outside(address: str) -> bool:

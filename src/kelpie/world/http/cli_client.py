@@ -85,17 +85,18 @@ class Client:
         """The server's answer to the removal. Raises Unreachable or ErrorResponse."""
         connection, answer = self._send("DELETE", path, None, self._timeout_s)
         try:
-            return _json(_body(answer))
+            told = _body(answer)
+            return _json(told) if told else None
         finally:
             connection.close()
 
-    def events(self, path: str, body: Any, silence_s: float) -> Generator[tuple[str, Any]]:
-        """Posts and yields (event name, JSON) of the stream until its end mark.
+    def events(self, path: str, body: Any, silence_s: float, method: str = "POST") -> Generator[tuple[str, Any]]:
+        """Asks and yields (event name, JSON) of the stream until its end mark.
 
         Raises Unreachable or ErrorResponse; ConnectionLost when nothing arrives for `silence_s` or the stream ends
         early.
         """
-        connection, answer = self._send("POST", path, body, silence_s)
+        connection, answer = self._send(method, path, body, silence_s)
         try:
             name = ""
             while line := answer.readline(LINE_BYTES_MAX):
@@ -115,31 +116,69 @@ class Client:
         finally:
             connection.close()
 
+    def documents(self, path: str, body: bytes, headers: Mapping[str, str], silence_s: float) -> Generator[bytes]:
+        """Posts a JSON document and yields those of the answer: one, or several of an event stream; none of an empty
+        one.
+
+        The answer to a wrong document is yielded like any other if it is JSON-RPC. Raises Unreachable or ErrorResponse;
+        ConnectionLost when nothing arrives for `silence_s`.
+        """
+        connection, answer = self._open("POST", path, body, headers, silence_s)
+        try:
+            if answer.status >= 400 and (answer.status == UNAUTHORIZED or REQUEST_ID not in answer.headers):
+                raise self._refused("POST", path, answer)
+            if answer.headers.get_content_type() == "text/event-stream":
+                while line := answer.readline(LINE_BYTES_MAX):
+                    if line.startswith(b"data:"):
+                        yield line[5:].strip()
+            elif data := _body(answer):
+                if answer.status >= 400 and b'"jsonrpc"' not in data:
+                    raise _told(answer, data)
+                yield data
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionLost(f"the connection to {self.base_url} was lost: {_reason(error)}") from error
+        finally:
+            connection.close()
+
     def _send(
         self, method: str, path: str, body: Any, timeout_s: float
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        data = None if body is None else json.dumps(body).encode()
+        connection, answer = self._open(method, path, data, {}, timeout_s)
+        if answer.status >= 400:
+            error = self._refused(method, path, answer)
+            connection.close()
+            raise error
+        return connection, answer
+
+    def _open(
+        self, method: str, path: str, data: bytes | None, more: Mapping[str, str], timeout_s: float
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """Raises Unreachable."""
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=timeout_s)
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **more}
         if self.credential is not None:
             headers["Authorization"] = f"Bearer {self.credential}".encode().decode("latin-1")  # UTF-8 on the wire
         try:
             connection.request(method, self._prefix + path, data, headers)
-            answer = connection.getresponse()
+            return connection, connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Unreachable(
                 f"no server answers at {self.base_url} ({_reason(error)}); `kelpie server start` starts one"
             ) from error
-        if answer.status >= 400:
-            refusal = _refusal(answer) if answer.status != UNAUTHORIZED else None
-            if answer.status in WRONG_SERVER and answer.headers.get(REQUEST_ID) is None:
-                other = f"{self.base_url} is not a Kelpie server: it answered {answer.status} to {method} {path}"
-                refusal = ErrorResponse(answer.status, other)
-            connection.close()
-            raise refusal or ErrorResponse(answer.status, self._how_to_get_in())
-        return connection, answer
+
+    def _refused(self, method: str, path: str, answer: http.client.HTTPResponse) -> ErrorResponse:
+        """The error in an answer."""
+        if answer.status == UNAUTHORIZED:
+            data = _body(answer)
+            # A provider that refused its key is passed on with its status.
+            return _told(answer, data) if b'"error"' in data else ErrorResponse(answer.status, self._how_to_get_in())
+        if answer.status in WRONG_SERVER and answer.headers.get(REQUEST_ID) is None:
+            other = f"{self.base_url} is not a Kelpie server: it answered {answer.status} to {method} {path}"
+            return ErrorResponse(answer.status, other)
+        return _refusal(answer)
 
     def _how_to_get_in(self) -> str:
         if self.credential is None:
@@ -169,7 +208,10 @@ def _json(data: bytes) -> Any:
 
 def _refusal(answer: http.client.HTTPResponse) -> ErrorResponse:
     """The server's own error message, as a sentence."""
-    data = _body(answer)
+    return _told(answer, _body(answer))
+
+
+def _told(answer: http.client.HTTPResponse, data: bytes) -> ErrorResponse:
     try:
         told: Any = json.loads(data)
         if "error" in told:  # a model's provider failed

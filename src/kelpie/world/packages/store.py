@@ -16,6 +16,7 @@ from typing import Protocol
 from kelpie.core.errors import ToolError
 from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.world.files import untrusted_tree
+from kelpie.world.packages import programs
 from kelpie.world.packages.installer_cell import SET_BYTES_MAX, SET_ENTRIES_MAX, PackageInstaller, too_large
 from kelpie.world.packages.installers import TEMPORARY
 from kelpie.world.processes.processes import Processes
@@ -39,6 +40,10 @@ class Packages(Protocol):
 
         Raises ToolError with the installer's message.
         """
+        ...
+
+    async def command(self, index: Index, place: str, package: str, program: str | None) -> list[str]:
+        """The command, in a cell, of a program of an installed set. Raises ToolError if it has none of this name."""
         ...
 
     async def node_reads_types(self) -> bool | None:
@@ -78,6 +83,9 @@ class LocalPackages:
             await asyncio.to_thread(untrusted_tree.remove, str(part))
         await asyncio.to_thread(self._make_room, {*in_use, str(place)})
         return str(place)
+
+    async def command(self, index: Index, place: str, package: str, program: str | None) -> list[str]:
+        return await asyncio.to_thread(programs.command, index, place, package, program)
 
     async def node_reads_types(self) -> bool | None:
         if self._reads_types is None:

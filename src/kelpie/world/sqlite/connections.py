@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.world.database import MEMORY, ProcessMemory
-from kelpie.world.sqlite.group_commit import driver_connection
+from kelpie.world.database import MEMORY, RUN_SQL, ProcessMemory
+from kelpie.world.sqlite.group_commit import driver_connection, run_statement
 
 BUSY_TIMEOUT_MS = 5000
 LOG_BYTES_MAX = 64 * 1024 * 1024  # size of the write-ahead log after a checkpoint
@@ -56,7 +56,7 @@ def engine_for(path: str) -> Engine:
         poolclass=NullPool,
         json_serializer=_dumps,
         json_deserializer=orjson.loads,
-        execution_options={MEMORY: ProcessMemory()},
+        execution_options={MEMORY: ProcessMemory(), RUN_SQL: run_statement},
     )
 
 

@@ -8,6 +8,7 @@ lock.
 import asyncio
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,10 @@ RETRY_AFTER_S = 1.0
 # A checkpoint costs more than a commit: it is made when no write came for a moment, after so many transactions (of
 # turns, about 1,000 pages), and at last without waiting. SQLite's own way makes one in every commit from 1,000 pages on
 # until no reader uses the log when the next one begins: beside searches one turn in five met one instead of one in 14.
+# Pieces of long writes change many rows each, and more pages: after so many rows it is time too, because the next write
+# waits for the checkpoint.
 CHECKPOINT_AFTER, CHECKPOINT_LATEST = 32, 64
+CHECKPOINT_AFTER_ROWS, CHECKPOINT_LATEST_ROWS = 500, 1000
 IDLE_S = 0.01
 WATCH_S = 1.0  # how often the files of an idle database are checked
 
@@ -84,13 +88,13 @@ class SqliteDatabase:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writes: _Queue = SimpleQueue()
-        self._reads: _Queue = SimpleQueue()
+        self._reads = _ReadQueue()
         self._in_doubt: Callable[[], None] = _ignore_doubt
         self._writer = _Writer(writer, DatabaseFiles(path), self._writes, self._settle_writes)
         self._threads = [threading.Thread(target=self._writer.run, name="sqlite-writer", daemon=True)]
         for number, reader in enumerate(readers):
             name = f"sqlite-reader-{number}"
-            self._threads.append(threading.Thread(target=_read, args=(reader, self._reads), name=name, daemon=True))
+            self._threads.append(threading.Thread(target=self._reads.serve, args=(reader,), name=name, daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -167,17 +171,20 @@ class SqliteDatabase:
         if not self._closed:
             self._closed = True
             self._writes.put(None)
-            for _ in self._threads[1:]:
-                self._reads.put(None)
+            self._reads.close()
         await asyncio.to_thread(self._join)
 
-    def _enqueue(self, queue: _Queue, fn: Callable[[Tx], T]) -> asyncio.Future[T]:
+    def _enqueue(self, queue: "_Queue | _ReadQueue", fn: Callable[[Tx], T]) -> asyncio.Future[T]:
         if self._closed:
             raise StorageError("The database is closed.")
         if self._writer.lost is not None:
             raise DatabaseLost(str(self._writer.lost))
         if queue.qsize() >= self._waiting_max:
-            raise Overloaded(f"Too many database calls are waiting ({self._waiting_max}). Try again.", RETRY_AFTER_S)
+            raise Overloaded(
+                "database_queue_full",
+                f"Too many database calls are waiting ({self._waiting_max}). Try again.",
+                RETRY_AFTER_S,
+            )
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             if self._loop is not None:
@@ -214,12 +221,14 @@ class _Writer:
 
     def run(self) -> None:
         waiting: list[_PendingJob] = []
-        more, since = True, 0
+        driver = driver_connection(self._connection)
+        more, since, changed = True, 0, driver.total_changes
         while more or waiting:
-            due = since >= CHECKPOINT_AFTER
+            rows = driver.total_changes - changed
+            due = since >= CHECKPOINT_AFTER or rows >= CHECKPOINT_AFTER_ROWS
             more = more and _gather(self._queue, waiting, IDLE_S if due else WATCH_S)
-            if due and (not waiting or since >= CHECKPOINT_LATEST):
-                since = 0
+            if due and (not waiting or since >= CHECKPOINT_LATEST or rows >= CHECKPOINT_LATEST_ROWS):
+                since, changed = 0, driver.total_changes
                 self._move_log()
             if not waiting:
                 self._watch()
@@ -304,20 +313,66 @@ def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None)
     return False
 
 
-def _read(connection: Connection, queue: _Queue) -> None:
-    """A reader thread: one snapshot per function."""
-    while entry := queue.get():
-        started = 0 if entry.usage is None else thread_time_ns()
-        try:
-            outcome: Outcome = JobSuccess(run_read(connection, entry.fn))
-        except Exception as error:  # noqa: BLE001 - reported to the caller
-            outcome = JobFailure(error)
-        except BaseException as error:  # noqa: BLE001 - the thread must live on
-            outcome = _bugs(error, 1)[0]
-        if entry.usage is not None:
-            entry.used_ns = thread_time_ns() - started
-        _deliver([(entry, outcome)], _settle)
-    connection.close()
+class _ReadQueue:
+    """Reads that wait, and the threads that wait for them.
+
+    A read goes to the thread that was idle last: its caches are the warmest, and no other thread is woken.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_PendingJob] = deque()
+        self._idle: list[_Queue] = []  # of each thread without work, its own queue
+        self._closed = False
+
+    def qsize(self) -> int:
+        return len(self._waiting)
+
+    def put(self, job: _PendingJob) -> None:
+        with self._lock:
+            if not self._idle:
+                self._waiting.append(job)
+                return
+            inbox = self._idle.pop()
+        inbox.put(job)
+
+    def close(self) -> None:
+        """Ends every thread once nothing waits."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for inbox in idle:
+            inbox.put(None)
+
+    def serve(self, connection: Connection) -> None:
+        """Runs in a thread of its own until the queue is closed."""
+        inbox: _Queue = SimpleQueue()
+        while (job := self._next(inbox)) is not None:
+            _read(connection, job)
+        connection.close()
+
+    def _next(self, inbox: _Queue) -> _PendingJob | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            if self._closed:
+                return None
+            self._idle.append(inbox)
+        return inbox.get()
+
+
+def _read(connection: Connection, entry: _PendingJob) -> None:
+    """Runs one function on a snapshot."""
+    started = 0 if entry.usage is None else thread_time_ns()
+    try:
+        outcome: Outcome = JobSuccess(run_read(connection, entry.fn))
+    except Exception as error:  # noqa: BLE001 - reported to the caller
+        outcome = JobFailure(error)
+    except BaseException as error:  # noqa: BLE001 - the thread must live on
+        outcome = _bugs(error, 1)[0]
+    if entry.usage is not None:
+        entry.used_ns = thread_time_ns() - started
+    _deliver([(entry, outcome)], _settle)
 
 
 def _bugs(error: BaseException, count: int) -> list[Outcome]:

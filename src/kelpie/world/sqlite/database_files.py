@@ -5,6 +5,7 @@ that stays beside a replaced database destroys the new one. So the writer checks
 commit, and after a loss it saves a copy of what it has (`rescue`). This module never changes the file of a database.
 """
 
+import os
 import shutil
 import sqlite3
 import struct
@@ -96,19 +97,23 @@ class DatabaseFiles:
         self._path, self._log = path, _log_of(path)
         self._opened = _identity(path)
         self._opened_log = _identity(self._log)
+        self._names = str(path), str(self._log)
         self._log_bytes = 0
 
     def check(self) -> None:
         """Raises DatabaseLost unless both files are those that were opened and the log is as long as it was."""
         if self._opened is None:  # a database in memory, or a path that SQLite reads in its own way
             return
-        if (found := _identity(self._path)) != self._opened:
+        if (found := _identity(self._names[0])) != self._opened:
             raise DatabaseLost(self._lost(self._path, "deleted" if found is None else "replaced"))
+        log = _stat(self._names[1])
+        found = _identity_of(log)
         if self._opened_log is None:
-            self._opened_log = _identity(self._log)
-        elif (found := _identity(self._log)) != self._opened_log:
+            self._opened_log = found
+        elif found != self._opened_log:
             raise DatabaseLost(self._lost(self._log, "deleted" if found is None else "replaced"))
-        if (size := _size(self._log)) < self._log_bytes and size < self._log_bytes_used():
+        size = 0 if log is None else log.st_size
+        if size < self._log_bytes and size < self._log_bytes_used():
             raise DatabaseLost(self._lost(self._log, "cut off"))
         self._log_bytes = size
 
@@ -154,19 +159,24 @@ class DatabaseFiles:
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    found = _stat(path)
+    return 0 if found is None else found.st_size
 
 
 def _log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _identity(path: Path) -> Identity | None:
+def _stat(path: str | Path) -> os.stat_result | None:
     try:
-        found = path.stat()
+        return os.stat(path)  # noqa: PTH116 - several times in every commit: a Path takes much longer
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+
+
+def _identity_of(file: os.stat_result | None) -> Identity | None:
+    return None if file is None else (file.st_dev, file.st_ino)
+
+
+def _identity(path: str | Path) -> Identity | None:
+    return _identity_of(_stat(path))

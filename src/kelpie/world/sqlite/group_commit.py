@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, cast
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.errors import CommitUnknown, InvariantBroken, StorageError, StorageUnavailable
-from kelpie.world.database import T, Tx
+from kelpie.world.database import RUN_SQL, T, Tx
 from kelpie.world.sqlite.errors import ENDS_TRANSACTION, commit_failure, is_undecodable, result_code, translate
 
 JOBS_MAX = 256
@@ -132,8 +133,23 @@ def driver_connection(connection: Connection) -> sqlite3.Connection:
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
-def watch_statements(engine: Engine, faults: FaultPoints) -> None:
-    """Puts the fault points around every statement of the engine; an injected error is wrapped as a real one is."""
+def run_statement(tx: Tx, sql: str, values: Any) -> sqlite3.Cursor:
+    """See `database.run_sql`."""
+    raw = driver_connection(tx)
+    try:
+        return raw.executemany(sql, cast("list[Any]", values)) if isinstance(values, list) else raw.execute(sql, values)
+    except sqlite3.IntegrityError as error:
+        raise IntegrityError(sql, None, error) from error
+
+
+def watch_statements(connection: Connection, faults: FaultPoints) -> None:
+    """Puts the fault points around every statement of the connection; an injected error is wrapped as a real one is."""
+
+    def run_directly(tx: Tx, sql: str, values: Any) -> sqlite3.Cursor:
+        faults.before(Point.statement)
+        cursor = run_statement(tx, sql, values)
+        faults.after(Point.statement)
+        return cursor
 
     def run(cursor: sqlite3.Cursor, statement: str, parameters: Any, context: object) -> bool:
         faults.before(Point.statement)
@@ -147,8 +163,9 @@ def watch_statements(engine: Engine, faults: FaultPoints) -> None:
         faults.after(Point.statement)
         return True
 
-    event.listen(engine, "do_execute", run)
-    event.listen(engine, "do_executemany", run_many)
+    event.listen(connection.engine, "do_execute", run)
+    event.listen(connection.engine, "do_executemany", run_many)
+    connection.execution_options(**{RUN_SQL: run_directly})
 
 
 class _GroupLost(Exception):

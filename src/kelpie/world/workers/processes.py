@@ -26,7 +26,7 @@ _BOOT = (
     "from kelpie.world.workers.loop import serve; serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
 )
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")  # settings and keys of the server are not
-_BUSY = "Too much source code of this organization is waiting to be checked; try again later."
+_BUSY = "Too many requests of this organization are waiting for a worker process; try again later."
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class ProcessWorkers:
         """The answer of the program. Raises WorkerFailed, and Overloaded when too many requests of the owner wait."""
         turns = self._owners.setdefault(owner, _Turns())
         if turns.requests > self.limits.waiting_max:
-            raise Overloaded(_BUSY, RETRY_S)
+            raise Overloaded("reader_queue_full", _BUSY, RETRY_S)
         turns.requests += 1
         try:  # an owner joins the queue of all again when its request is done, so owners take turns
             async with turns.lock, self._free:

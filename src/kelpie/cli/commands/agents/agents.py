@@ -7,7 +7,7 @@ import typer
 from kelpie.cli import budget_text
 from kelpie.cli.agent_lookup import find
 from kelpie.cli.cancel_report import print_cancelled
-from kelpie.cli.commands.agents import checkpoints
+from kelpie.cli.commands.agents import agent_files, checkpoints
 from kelpie.cli.commands.agents import permissions as permission_commands
 from kelpie.cli.commands.agents import update as update_command
 from kelpie.cli.commands.agents.demo_model import DEMO, explain_demo
@@ -243,4 +243,5 @@ def _block(text: str) -> dict[str, str]:
 
 update_command.register(commands)
 checkpoints.register(commands)
+agent_files.register(commands)
 permission_commands.register(commands)

@@ -20,6 +20,7 @@ from kelpie.cli.output import cell, say
 from kelpie.core.ids import DEFAULT_CONVERSATION
 from kelpie.world.files.line_history import colored_prompt, line_history
 from kelpie.world.http.cli_client import Client
+from kelpie.world.terminal import typed_line
 
 TYPED = "chat_history"  # in the data directory
 
@@ -122,7 +123,7 @@ def _prompted(prompt: str) -> str:
         say(prompt, end="", file=sys.stderr, flush=True)
         prompt = ""
     try:
-        return input(colored_prompt(prompt, style.start("you"), style.end) if prompt else "")
+        return typed_line(colored_prompt(prompt, style.start("you"), style.end) if prompt else "")
     except KeyboardInterrupt:
         say(file=sys.stderr)  # the next prompt gets a line of its own
         raise

@@ -96,6 +96,7 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
         told["version"] = health.get("kelpie_version")
         told |= client.get("/v1/kelpie/models")
         told["shadowed_tools"] = _shadowed(client)
+        told["mcp_servers"] = _failing(client)
     except KelpieError as error:
         told["error"] = str(error)
     return told
@@ -104,6 +105,7 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
 def _no_answer(error: str | None) -> dict[str, Any]:
     return {
         "url": None, "version": None, "error": error, "providers": [], "absent": [], "shadowed_tools": [],
+        "mcp_servers": [],
         "embedding": None, "nearby": [], "default_model": None, "network_urls": None,
     }  # fmt: skip
 
@@ -119,6 +121,13 @@ def _shadowed(client: Client) -> list[dict[str, str]]:
     found = client.get("/v1/tools/", names=BUILTIN_NAMES, tool_types="custom", limit=len(BUILTIN_NAMES))
     remedy = "rename or delete it and restart the server to get the built-in tool of this name"
     return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
+
+
+def _failing(client: Client) -> list[dict[str, Any]]:
+    """MCP servers whose last calls failed, with the state of their circuit breakers."""
+    found = client.get("/v1/kelpie/mcp-servers")
+    shown = ("server_name", "breaker", "failures", "retry_after_seconds", "last_error")
+    return [{name: each[name] for name in shown} for each in found if each["failures"]]
 
 
 def data(url: str, shown: str | None) -> dict[str, Any]:

@@ -78,6 +78,9 @@ def _server(told: dict[str, Any]) -> Iterator[Finding]:
     for each in told["shadowed_tools"]:
         replaced = f"the custom tool {each['name']} ({each['id']}) replaces a built-in tool"
         yield Finding("tools", False, f"{replaced}; {each['remedy']}")
+    for each in told["mcp_servers"]:
+        state = {"open": "is left alone", "half_open": "is tried again"}.get(each["breaker"], "fails")
+        yield Finding("tools", False, f"the MCP server {each['server_name']} {state}: {each['last_error']}")
     embedding = told["embedding"]
     if embedding is not None and not embedding["model"]:
         yield Finding("search", False, f"memory search uses full text only: {embedding['remedy']}")

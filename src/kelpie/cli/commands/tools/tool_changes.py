@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import Agent, AsJson, Url, client, examples, path
 from kelpie.cli.output import cell, print_facts, print_json, print_text, say, waiting
 from kelpie.cli.typed_text import given_text, json_object
-from kelpie.core.errors import InvalidInput
+from kelpie.core.errors import CallerError, InvalidInput, KelpieError
 from kelpie.world.files import json_file, text_file
 from kelpie.world.http.cli_client import Client
 
@@ -74,15 +75,37 @@ def add(
     with waiting("Adding the tool ..."):
         made = server.post("/v1/tools/", {field: value for field, value in body.items() if value is not None})
     for each in agents:
-        server.patch(path("agents", each["id"], "tools", "attach", made["id"]), None)
-        if approval:  # an agent that already had the tool keeps its own rule otherwise
-            server.patch(path("agents", each["id"], "tools", "approval", made["name"]), {"requires_approval": True})
+        try:
+            _attach(server, made, each, approval=approval)
+        except KelpieError as error:
+            raise CallerError(_not_attached(server, made, each, error, is_new=before is None)) from error
     if as_json:
         print_json(made)
         return
     say(f"{'Updated' if before else 'Added'} tool {cell(made['name'])} ({made['id']}).")
     for each in agents:
         say(f"Attached it to agent {cell(each['name'])}.")
+
+
+def _attach(server: Client, tool: Mapping[str, Any], agent: Mapping[str, Any], *, approval: bool) -> None:
+    server.patch(path("agents", agent["id"], "tools", "attach", tool["id"]), None)
+    if approval:  # an agent that already had the tool keeps its own rule otherwise
+        server.patch(path("agents", agent["id"], "tools", "approval", tool["name"]), {"requires_approval": True})
+
+
+def _not_attached(
+    server: Client, tool: Mapping[str, Any], agent: Mapping[str, Any], error: KelpieError, *, is_new: bool
+) -> str:
+    """Deletes a new tool that could not be attached, and says what happened; a replaced source stays replaced."""
+    who, name = f"agent {agent['name']}: {str(error).rstrip('.')}", tool["name"]
+    if not is_new:
+        return f"The source of {name} was replaced, but the tool was not attached to {who}."
+    try:
+        server.delete(path("tools", tool["id"]))
+    except KelpieError:
+        again = f"`kelpie tools delete {name}` removes it"
+        return f"{name} was added, but not attached to {who}. It could not be deleted again; {again}."
+    return f"{name} was not added, because it could not be attached to {who}."
 
 
 def show(tool: Tool, as_json: AsJson = False, url: Url = None) -> None:
@@ -136,6 +159,9 @@ def run(
         if agent is not None:
             who = find(server, agent)["id"]
             answer = server.post(path("agents", who, "tools", found["name"], "run"), {"args": given})
+            result = answer["func_return"]
+        elif (remote := (found["metadata_"].get("mcp") or {}).get("server_id")) is not None:
+            answer = server.post(path("mcp-servers", remote, "tools", found["id"], "run"), {"args": given})
             result = answer["func_return"]
         elif found["source_code"]:
             answer = server.post("/v1/tools/run", _stored(found) | {"args": given})

@@ -105,9 +105,9 @@ class CreateAgent(_AgentFields):
     message_buffer_autoclear: bool = False
     include_multi_agent_tools: bool = False
     include_default_source: bool = False
-    from_template: str | None = None
+    from_template: str | None = Field(None, description="A version of a template, such as `support:latest`.")
     template: bool = False
-    memory_variables: dict[str, str] | None = None
+    memory_variables: NamedTexts | None = Field(None, description="Values for the variables of the template.")
 
     @model_validator(mode="after")
     def _has_companion(self) -> "CreateAgent":
@@ -132,6 +132,10 @@ class UpdateAgent(_AgentFields):
 def new_agent(body: CreateAgent) -> NewAgent:
     """The agent that a client asks for. Raises InvalidInput for an invalid or unsupported field."""
     unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
+    if body.memory_variables:
+        raise InvalidInput("memory_variables", "needs from_template, which names the template that has the variables")
+    if body.from_template:
+        raise InvalidInput("from_template", "is only possible with POST /v1/agents; use it there")
     fields = _translated(body) | {
         "reasoning": body.enable_reasoner if body.reasoning is None else body.reasoning,
         "max_reasoning_tokens": _reasoning_tokens(body),

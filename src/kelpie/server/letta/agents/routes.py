@@ -1,4 +1,7 @@
-"""The agents resource: create, list, read, change, delete; and Kelpie's own start, stop and restart."""
+"""The agents resource: list, read, change, delete; and Kelpie's own start, stop and restart.
+
+Agents are created in `server/letta/templates/routes.py`, because they may be made from a template.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +22,7 @@ from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.route_access import listed_agents
 from kelpie.server.http.router import resource
-from kelpie.server.letta.agents.body import CreateAgent, UpdateAgent, agent_changes, new_agent
+from kelpie.server.letta.agents.body import UpdateAgent, agent_changes
 from kelpie.server.letta.agents.shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.blocks.shape import block_shape
 
@@ -129,8 +132,8 @@ async def selection(
 async def shapes(api: CallerApi, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
     """Agents in Letta's JSON. Facts that only the model's provider knows are left out."""
     embeds = any(view.agent.embedding for view in views)
-    embeddings = {info.handle: info for info in await api.models.embeddings()} if embeds else {}
-    known = Facts(cache(api.models.known), embeddings)  # most agents of a page share their model
+    embeddings = {info.handle: info for info in await api.models.known_embeddings()} if embeds else {}
+    known = Facts(cache(api.models.known), embeddings, api.encoded_tools)  # most agents of a page share their model
     found = await built(views, lambda view: agent_shape(view, known))
     if not include.tags:
         for agent in found:
@@ -145,18 +148,13 @@ async def shape(api: CallerApi, view: AgentView, include: Include = EVERYTHING) 
     return (await shapes(api, [view], include))[0]
 
 
-@router.post("/", summary="Create an agent", response_model=None)
-async def create_agent(api: CallerApi, body: CreateAgent) -> JsonAnswer:
-    return JsonAnswer(await shape(api, await api.agents.create(new_agent(body))))
-
-
 @router.get("/", summary="List agents", response_model=None)
 async def list_agents(
     api: CallerApi,
     include: Included,
     query: Annotated[AgentQuery, Depends(selection)],
 ) -> JsonAnswer:
-    return await listed(await shapes(api, await api.agents.page(query, include), include), dict)
+    return await listed(await shapes(api, await api.agents.page(query, include), include), lambda agent: agent)
 
 
 @router.get("/count", summary="Count agents", response_model=None)

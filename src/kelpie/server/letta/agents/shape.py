@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from kelpie.agent.prompt.agent_types import spec_for
 from kelpie.core.agents.agent import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
+from kelpie.core.encoded_json import EncodedJson
+from kelpie.core.tools.tools import Tool
+from kelpie.search.cache import SizedCache
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.agents.budget_body import budget_shape
 from kelpie.server.letta.agents.fact_settings_body import fact_settings_shape
@@ -22,6 +27,8 @@ from kelpie.server.letta.messages.shape import request_shape
 from kelpie.server.letta.models.shape import EmbeddingFacts, ModelFacts, embedding_config, endpoint_type
 from kelpie.server.letta.tools.shape import tool_shape
 
+EncodedTools = SizedCache[tuple[str, int, int], EncodedJson]
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -29,6 +36,7 @@ class Facts:
 
     model: Callable[[str], ModelFacts | None]
     embeddings: Mapping[str, EmbeddingFacts]
+    encoded: EncodedTools | None = None  # tools that were shown before
 
 
 TEMPERATURE_DEFAULT = 1.0
@@ -73,7 +81,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "metadata": _plain(agent.metadata),
         "memory": memory_shape(agent.agent_type, blocks),
         "blocks": blocks,
-        "tools": [tool_shape(tool) for tool in view.tools],
+        "tools": [_tool(tool, known.encoded) for tool in view.tools],
         "sources": [],
         "tags": list(agent.tags),
         "tool_exec_environment_variables": secrets,
@@ -104,6 +112,18 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "kelpie_facts": fact_settings_shape(agent.facts),
         "paused_until": timestamp(view.paused_until),
     }
+
+
+def _tool(tool: Tool, encoded: EncodedTools | None) -> Any:
+    """Agents share most of their tools, so most are encoded already."""
+    if encoded is None:
+        return tool_shape(tool)
+    key = (tool.id, tool.version, tool.updated_at)
+    found = encoded.get(key)
+    if found is None:
+        found = EncodedJson(orjson.dumps(tool_shape(tool)))
+        encoded.put(key, found)
+    return orjson.Fragment(found.text)
 
 
 def status_shape(status: ActivationStatus) -> dict[str, Any]:
@@ -146,7 +166,7 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
         "model_endpoint_type": kind,
         "model_endpoint": facts.endpoint if facts else None,
         "provider_name": provider,
-        "provider_category": "base",
+        "provider_category": facts.category if facts else "base",
         "model_wrapper": None,
         "context_window": choice.context_window,
         "put_inner_thoughts_in_kwargs": inner_thoughts,

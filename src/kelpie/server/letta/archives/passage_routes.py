@@ -29,9 +29,11 @@ from kelpie.server.letta.archives.shape import memory_shape, ranks, search_mode_
 QUERY_CHARS_MAX = 10_000
 TOP_K = 5
 TOP_K_MAX = 1000
+GIGABYTE = 1024**3
 
 router = resource("/passages", "passages")
 agent_router = resource("/agents/{agent_id}/archival-memory", "passages")
+embedding_router = resource("/embeddings", "passages")
 
 TagMatch = Literal["any", "all"]
 
@@ -83,7 +85,7 @@ async def search_memory(
         mode=search_mode,
     )
     searched = await api.archives.search_of_agent(agent_id, wanted)
-    found = [memory_shape(each.passage, zone) for each in searched.found]
+    found = [memory_shape(each.passage, zone, each.hit) for each in searched.found]
     return JsonAnswer({"results": found, "count": len(found), **search_mode_shape(searched)})
 
 
@@ -135,3 +137,10 @@ async def search_passages(api: CallerApi, body: SearchBody) -> JsonAnswer:
         ],
         headers=mode_headers(searched.mode, searched.lacking, searched.lost),
     )
+
+
+@embedding_router.get(
+    "/total_storage_size", summary="Get the size of all vectors of passages in gigabytes", response_model=None
+)
+async def total_storage_size(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer(await api.archives.vector_bytes() / GIGABYTE)

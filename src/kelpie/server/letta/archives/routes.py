@@ -66,7 +66,7 @@ async def _with_progress(api: CallerApi, archive: Archive, progress: Progress) -
 async def _embeddings(api: CallerApi, archives: Sequence[Archive]) -> Embeddings:
     if not any(archive.embedding for archive in archives):
         return {}
-    return {info.handle: info for info in await api.models.embeddings()}
+    return {info.handle: info for info in await api.models.known_embeddings()}
 
 
 @router.post("/", summary="Create an archive", response_model=None)

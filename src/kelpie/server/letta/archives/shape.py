@@ -10,6 +10,7 @@ from kelpie.core.search_hits import Hit
 from kelpie.core.time import as_datetime
 from kelpie.memory.hybrid_search import SearchResults
 from kelpie.server.http.headers.search_headers import search_notes
+from kelpie.server.http.match_reasons import matched_shape
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
 
@@ -63,13 +64,14 @@ def _numbers(vector: bytes) -> list[float]:
     return [round(value, VECTOR_DIGITS) for (value,) in iter_unpack("<f", vector)]
 
 
-def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
+def memory_shape(passage: Passage, zone: tzinfo, hit: Hit | None = None) -> dict[str, Any]:
     """A passage in the results of a search in an agent's memory, with the time in the agent's zone."""
     return {
         "id": passage.id,
         "timestamp": as_datetime(passage.created_at).astimezone(zone).isoformat(),
         "content": passage.text,
         "tags": list(passage.tags),
+        **matched_shape(hit),
     }
 
 
@@ -80,6 +82,6 @@ def search_mode_shape(searched: SearchResults[Any]) -> dict[str, Any]:
 
 
 def ranks(hit: Hit | None) -> dict[str, Any]:
-    """The ranks of a passage in the rankings it was found in."""
+    """The ranks of a passage in the rankings it was found in, and why it matched (a key of Kelpie's own)."""
     places = {} if hit is None else {"fts_rank": hit.words_rank, "vector_rank": hit.meaning_rank}
-    return {name: place for name, place in places.items() if place is not None}
+    return {name: place for name, place in places.items() if place is not None} | matched_shape(hit)

@@ -10,15 +10,12 @@ from kelpie.core.errors import InvalidInput
 
 _NO_TOKENS = "Kelpie does not return token probabilities and ids; omit this field"
 _FOLDERS = "Kelpie does not support folders yet; omit this field"
-_TEMPLATES = "Kelpie does not support templates yet; omit this field"
 
 AGENT_FIELDS: dict[str, str] = {
     "source_ids": _FOLDERS,
     "folder_ids": _FOLDERS,
     "include_default_source": _FOLDERS,
-    "from_template": _TEMPLATES,
-    "template": _TEMPLATES,
-    "memory_variables": _TEMPLATES,
+    "template": "an agent cannot be a template; create a template from the agent with POST /v1/templates",
 }
 
 SEND_FIELDS: dict[str, str] = {

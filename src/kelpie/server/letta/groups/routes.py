@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import HTTPException, Query
+from fastapi import Query
 
 from kelpie.core.agents.groups import GroupQuery, ManagerType
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.errors import Refused
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import LIMIT_MAX, Order, Page50Ascending, Page100, message_cursor
 from kelpie.server.http.path_ids import AgentPath, BlockPath, GroupPath, MessagePath
@@ -101,7 +102,7 @@ async def list_group_messages(
 
 @router.patch("/{group_id}/messages/{message_id}", summary="Not supported: messages cannot be changed", deprecated=True)
 async def edit_group_message(group_id: GroupPath, message_id: MessagePath) -> None:
-    raise HTTPException(405, "Messages cannot be edited; send a new one.")
+    raise Refused("method_not_allowed", "Messages cannot be edited; send a new one.")
 
 
 @router.patch(

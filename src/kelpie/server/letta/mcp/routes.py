@@ -1,7 +1,4 @@
-"""MCP servers as records, through Letta's newer API and its older one, which uses names.
-
-A record starts nothing: requests that would talk to an MCP server are refused until Kelpie supports that.
-"""
+"""MCP servers and their tools through Letta's newer API, which uses ids."""
 
 from starlette.responses import Response
 
@@ -9,20 +6,11 @@ from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.router import resource
-from kelpie.server.letta.mcp.body import (
-    CreateServer,
-    OldChange,
-    OldServer,
-    UpdateServer,
-    config_change,
-    new_config,
-    old_change,
-    old_config,
-)
-from kelpie.server.letta.mcp.shape import old_shape, server_shape
+from kelpie.server.letta.mcp.body import Arguments, CreateServer, UpdateServer, check_public, config_change, new_config
+from kelpie.server.letta.mcp.shape import refresh_shape, result_shape, server_shape
+from kelpie.server.letta.tools.shape import tool_shape
 
 router = resource("/mcp-servers", "mcp-servers")
-old_router = resource("/tools/mcp/servers", "mcp-servers")
 
 
 @router.get("/", summary="List MCP servers", response_model=None)
@@ -30,8 +18,10 @@ async def list_servers(api: CallerApi) -> JsonAnswer:
     return await listed(await api.mcp_servers.all(), lambda server: server_shape(server, api.caller.sees_secrets))
 
 
-@router.post("/", summary="Register an MCP server, without starting it", response_model=None)
+@router.post("/", summary="Register an MCP server and read its tools", response_model=None)
 async def create_server(api: CallerApi, body: CreateServer) -> JsonAnswer:
+    if not api.settings.mcp_private:
+        check_public(body.config, f"config.{body.config.mcp_server_type}.server_url")
     server = await api.mcp_servers.create(body.server_name, new_config(body.config))
     return JsonAnswer(server_shape(server, api.caller.sees_secrets))
 
@@ -43,11 +33,13 @@ async def retrieve_server(api: CallerApi, mcp_server_id: str) -> JsonAnswer:
 
 @router.patch("/{mcp_server_id}", summary="Update an MCP server", response_model=None)
 async def update_server(api: CallerApi, mcp_server_id: str, body: UpdateServer) -> JsonAnswer:
+    if not api.settings.mcp_private:
+        check_public(body.config, f"config.{body.config.mcp_server_type}.server_url")
     server = await api.mcp_servers.update(mcp_server_id, body.server_name, config_change(body.config))
     return JsonAnswer(server_shape(server, api.caller.sees_secrets))
 
 
-@router.delete("/{mcp_server_id}", summary="Delete an MCP server", status_code=204, response_model=None)
+@router.delete("/{mcp_server_id}", summary="Delete an MCP server and its tools", status_code=204, response_model=None)
 async def delete_server(api: CallerApi, mcp_server_id: str) -> Response:
     try:
         await api.mcp_servers.delete(mcp_server_id)
@@ -56,36 +48,26 @@ async def delete_server(api: CallerApi, mcp_server_id: str) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{mcp_server_id}/tools", summary="List the tools stored for an MCP server", response_model=None)
-async def list_server_tools(mcp_server_id: str) -> JsonAnswer:
-    """Always empty for now: tools are stored when Kelpie connects to a server. An unknown server has none either, as in
-    Letta.
-    """
-    return JsonAnswer([])
+@router.patch("/{mcp_server_id}/refresh", summary="Read the tools of an MCP server again", response_model=None)
+async def refresh_server(api: CallerApi, mcp_server_id: str, agent_id: str | None = None) -> JsonAnswer:
+    """`agent_id` is accepted and not needed: the tools of a server do not depend on an agent."""
+    return JsonAnswer(refresh_shape(await api.mcp_servers.refresh(await api.mcp_servers.get(mcp_server_id))))
 
 
-# --- the older API --------------------------------------------------------------------------------------------------
+@router.get("/{mcp_server_id}/tools", summary="List the tools of an MCP server", response_model=None)
+async def list_server_tools(api: CallerApi, mcp_server_id: str) -> JsonAnswer:
+    """The stored tools. An unknown server has none, as in Letta."""
+    return await listed(await api.mcp_servers.tools(mcp_server_id), lambda each: tool_shape(each.tool))
 
 
-@old_router.get("", summary="List MCP servers by name", response_model=None)
-async def map_servers(api: CallerApi) -> JsonAnswer:
-    sees = api.caller.sees_secrets
-    return JsonAnswer({server.server_name: old_shape(server, sees) for server in await api.mcp_servers.all()})
+@router.get("/{mcp_server_id}/tools/{tool_id}", summary="Get a tool of an MCP server", response_model=None)
+async def retrieve_server_tool(api: CallerApi, mcp_server_id: str, tool_id: str) -> JsonAnswer:
+    return JsonAnswer(tool_shape(await api.mcp_servers.tool(mcp_server_id, tool_id)))
 
 
-@old_router.put("", summary="Register an MCP server, without starting it", response_model=None)
-async def put_server(api: CallerApi, body: OldServer) -> JsonAnswer:
-    _, servers = await api.mcp_servers.add(body.server_name, old_config(body))
-    return await listed(servers, lambda server: old_shape(server, api.caller.sees_secrets))
-
-
-@old_router.patch("/{mcp_server_name}", summary="Update an MCP server by name", response_model=None)
-async def update_server_by_name(api: CallerApi, mcp_server_name: str, body: OldChange) -> JsonAnswer:
-    server = await api.mcp_servers.update_by_name(mcp_server_name, body.server_name, old_change(body))
-    return JsonAnswer(old_shape(server, api.caller.sees_secrets))
-
-
-@old_router.delete("/{mcp_server_name}", summary="Delete an MCP server by name", response_model=None)
-async def delete_server_by_name(api: CallerApi, mcp_server_name: str) -> JsonAnswer:
-    servers = await api.mcp_servers.delete_by_name(mcp_server_name)
-    return await listed(servers, lambda server: old_shape(server, api.caller.sees_secrets))
+@router.post("/{mcp_server_id}/tools/{tool_id}/run", summary="Call a tool of an MCP server", response_model=None)
+async def run_server_tool(
+    api: CallerApi, mcp_server_id: str, tool_id: str, body: Arguments | None = None
+) -> JsonAnswer:
+    tool = await api.mcp_servers.tool(mcp_server_id, tool_id)
+    return JsonAnswer(result_shape(await api.manual_tool_runs.run_mcp(tool, body.args if body else {})))

@@ -56,7 +56,7 @@ async def list_all_messages(
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
 async def search_all_messages(api: CallerApi, body: SearchMessages) -> JsonAnswer:
     recalled = await api.message_search.search(search_of(body))
-    found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
+    found = [found_shape(message, hit) for message, hit in page_of(body, recalled.found)]
     return JsonAnswer(found, headers=mode_headers(recalled.mode, recalled.lacking, recalled.lost))
 
 

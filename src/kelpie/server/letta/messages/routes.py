@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import HTTPException, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from kelpie.agent.events.event_buffer import TurnStream
@@ -15,7 +15,7 @@ from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.paging import PAGE_BYTES_MAX
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.errors import PartialFailure, Unprocessable
+from kelpie.server.http.errors import PartialFailure, Refused, Unprocessable
 from kelpie.server.http.headers.sdk_version import SdkV1
 from kelpie.server.http.json_answer import JsonAnswer, joined
 from kelpie.server.http.paging import LIMIT_MAX, Order
@@ -24,6 +24,7 @@ from kelpie.server.http.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.background_stream import following
 from kelpie.server.letta.messages.body import SendBody, send_command
+from kelpie.server.letta.messages.encoded_page import encoded_page
 from kelpie.server.letta.messages.shape import View, wire_messages
 from kelpie.server.letta.messages.stream_shape import (
     StreamFrames,
@@ -87,8 +88,10 @@ async def list_messages(
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
+    if group_id is None:
+        return await encoded_page(api, agent_id, query, view)
     rows = await api.histories.messages(agent_id, query)
-    wanted = [row for row in rows if group_id is None or row.group_id == group_id]
+    wanted = [row for row in rows if row.group_id == group_id]
     return await joined(wanted, lambda row: wire_messages(row, view))
 
 
@@ -96,12 +99,12 @@ async def list_messages(
     "/agents/{agent_id}/messages/{message_id}", summary="Not supported: messages cannot be changed", deprecated=True
 )
 async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
-    raise HTTPException(405, "Messages cannot be edited; send a new one.")
+    raise Refused("method_not_allowed", "Messages cannot be edited; send a new one.")
 
 
 @router.get("/messages/batches", include_in_schema=False)
 async def list_batches() -> None:
-    raise HTTPException(404)  # else it would be a message id; `missing_routes` gives the reason
+    raise Refused("route_unknown")  # else it would be a message id; `missing_routes` gives the reason
 
 
 @router.get("/messages/{message_id}", summary="Get a message", response_model=None)
@@ -140,7 +143,7 @@ async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
                     found += compaction_messages(event, view)
                 case TurnEnded():
                     if event.error:
-                        raise PartialFailure(event.error) if began else event.error
+                        raise PartialFailure(event.error) if began or event.input_stored else event.error
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason, event.detail, event.budget),
@@ -150,7 +153,8 @@ async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
                     }
                 case Lagged():
                     # A status that the SDKs do not retry: the turn goes on, and a second one would double it.
-                    raise HTTPException(413, f"The answer is too large; list the messages of {event.run_id} instead.")
+                    text = f"The answer is too large; list the messages of {event.run_id} instead."
+                    raise Refused("answer_too_large", text)
                 case _:
                     pass
     raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")

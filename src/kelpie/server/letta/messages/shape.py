@@ -24,6 +24,7 @@ from kelpie.core.conversations.messages import (
     ToolCall,
     ToolReturn,
 )
+from kelpie.core.conversations.questions import ToolQuestions
 from kelpie.core.ids import MessageId
 from kelpie.server.http.times import date
 
@@ -69,6 +70,8 @@ def wire_messages(row: Message, view: View = PLAIN) -> list[dict[str, Any]]:
         found = [_answers(row)]
     else:
         found = [_input_message(row)]
+    if view.types is None:
+        return found
     return [message for message in found if view.shows(message["message_type"])]
 
 
@@ -106,7 +109,17 @@ def envelope(
 
 
 def call_shape(call: ToolCall) -> dict[str, Any]:
-    return {"name": call.name, "arguments": call.arguments, "tool_call_id": call.id}
+    shape = {"name": call.name, "arguments": call.arguments, "tool_call_id": call.id}
+    return shape if call.questions is None else shape | {"kelpie_questions": _questions(call.questions)}
+
+
+def _questions(asked: ToolQuestions) -> list[dict[str, Any]]:
+    """The questions that a person answers with an approval."""
+    return [
+        {"key": key, "message": each.message, "schema": each.schema, "url": each.url, "server_name": asked.server}
+        for key, each in asked.questions.items()
+        if key in asked.open
+    ]
 
 
 def answer_in(call: ToolCall, kwarg: str) -> str | None:
@@ -139,7 +152,9 @@ def _input_message(row: Message) -> dict[str, Any]:
     content: Any = row.text
     if row.role is not Role.system and (len(row.content) > 1 or any(isinstance(part, Image) for part in row.content)):
         content = [part_shape(part) for part in row.content]
-    return _of_row(row, kind, row.otid, row.name) | {"content": content}
+    message = _of_row(row, kind, row.otid, row.name)
+    message["content"] = content
+    return message
 
 
 def _summary(row: Message) -> dict[str, Any]:
@@ -164,7 +179,9 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def add(message_type: str, **fields: Any) -> None:
-        found.append(_of_row(row, message_type, part_otid(row.id, len(found)), row.name) | fields)
+        message = _of_row(row, message_type, part_otid(row.id, len(found)), row.name)
+        message.update(fields)
+        found.append(message)
 
     for part in row.content:
         match part:

@@ -20,6 +20,7 @@ from kelpie.agent.events.turn_events import (
     StepAbandoned,
     StreamCut,
     ThoughtDelta,
+    ToolProgress,
     TurnEnded,
     TurnEvent,
     TurnOpened,
@@ -75,6 +76,8 @@ class StreamFrames:
                     yield from self._frame(message)
             case StepAbandoned():
                 yield from self._frame(_abandoned(event, self._run_id))
+            case ToolProgress():
+                yield from self._frame(progress_shape(event))
             case TurnEnded():
                 yield from self._ending(event)
             case Lagged():
@@ -213,3 +216,12 @@ def _abandoned(event: StepAbandoned, run_id: RunId) -> dict[str, Any]:
         "ping", f"ping-{event.message_id.uuid}", at=event.at, otid=None, step_id=event.step_id, run_id=run_id
     )
     return head | {"kelpie_abandoned": event.message_id}
+
+
+def progress_shape(event: ToolProgress) -> dict[str, Any]:
+    """The progress of a tool call: a ping for Letta's clients, with Kelpie's own field."""
+    head = envelope(
+        "ping", f"ping-{event.run_id.uuid}", at=event.at, otid=None, step_id=event.step_id, run_id=event.run_id
+    )
+    told = {"tool_call_id": event.call_id, "name": event.name, "progress": event.done}
+    return head | {"kelpie_progress": told | {"total": event.total, "message": event.message}}

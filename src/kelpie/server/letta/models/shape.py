@@ -45,6 +45,8 @@ class ModelFacts(_Offer, Protocol):
     @property
     def streaming(self) -> bool: ...
     @property
+    def category(self) -> str: ...
+    @property
     def temperature(self) -> float | None: ...
 
 
@@ -77,7 +79,7 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
         "model": facts.name,
         "model_endpoint_type": kind,
         "model_endpoint": facts.endpoint,
-        "provider_category": "base",
+        "provider_category": facts.category,
         "model_wrapper": None,
         "context_window": facts.context_window,
         "put_inner_thoughts_in_kwargs": False,

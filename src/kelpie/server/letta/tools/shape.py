@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kelpie.core.tools.tools import Tool, ToolHit
+from kelpie.server.http.match_reasons import matched_shape
 
 
 def tool_shape(tool: Tool) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def hit_shape(hit: ToolHit) -> dict[str, Any]:
         "fts_rank": hit.hit.words_rank if hit.hit else None,
         "vector_rank": hit.hit.meaning_rank if hit.hit else None,
         "combined_score": hit.hit.score if hit.hit else 0.0,
+        **matched_shape(hit.hit),
     }
 
 

@@ -54,7 +54,8 @@ class OneAgent(ServerScenario):
 
 
 class ManyAgents(ServerScenario):
-    """More agents than may be loaded: each is unloaded for another one and loaded again while messages come."""
+    """More agents than may be loaded, in number or in bytes: each is unloaded for another one and loaded again while
+    messages come."""
 
     async def act(self) -> None:
         await self.make_agents(AGENTS, types=self.all_types)
@@ -96,4 +97,15 @@ MANY_AGENTS = scenario(
     ),
     swarm=(Fault.storage_write_fail, Fault.crash_after_write, Fault.llm_rate_limit, Fault.cpu_starvation),
     settings=replace(SETTINGS, hot_agents_max=HOT_MAX, idle_s=3.0),
+)
+
+LARGE_AGENTS = scenario(
+    "large-agents",
+    ManyAgents,
+    faults=(
+        Aim(Fault.storage_latency, "database.read", rate=0.1),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.05),
+    ),
+    swarm=(Fault.storage_write_fail, Fault.crash_after_write, Fault.llm_rate_limit, Fault.cpu_starvation),
+    settings=replace(SETTINGS, hot_bytes_max=1, idle_s=600.0),
 )

@@ -1,5 +1,6 @@
 """A model that does not answer, refuses, or sends invalid replies, over a network that loses, delays and reorders."""
 
+import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
@@ -8,17 +9,19 @@ from kelpie.core.settings.settings import Settings
 from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
+from kelpie.sim.network.outgoing_http import Internet, OutgoingRequest, OutgoingResponse
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.storage_faults import LINES
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL, SETTINGS
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 PATIENCE = replace(SETTINGS, model_timeout_s=30.0)
 PLACE = "network.provider"
 PRICES = {"scripted": 1, "second": 10}  # in millionths of a dollar for a token
 VLLM = "127.0.0.1:8000"
+GPU = "gpu.test:8000"
+ABSENCES = 3
 FOUND = replace(
     PATIENCE, default_model="vllm/scripted", openai_base_url=Settings().openai_base_url, openai_api_key=None
 )
@@ -68,6 +71,61 @@ class FoundModelServer(ModelFaults):
             raise Broken("models can always be listed", f"{listed.status} {listed.body!r}")
 
 
+class AbsentModelServer(ModelFaults):
+    """Two providers are set up, and one of them is away at first and now and then. Its agents get 503 with the setting
+    to look at; the agents of the other do not notice, and listing models works all the time."""
+
+    async def act(self) -> None:
+        maker = self.client("maker")
+        await self._list(maker)
+        await self._refused(maker)
+        await self.make_agents(2)
+        self._internet.host(GPU, self.machine.llm)
+        made = await maker.insist("POST", "/v1/agents/", {"name": "away", "model": "vllm/scripted"})
+        self.agents.append(made["id"])
+        clients = self.clients(4)
+        await together((*(self._talk(client, number) for number, client in enumerate(clients)), self._come_and_go()))
+        self._internet.host(GPU, self.machine.llm)
+
+    @property
+    def _internet(self) -> Internet:
+        return self.machine.world.internet
+
+    async def _refused(self, maker: ScenarioClient) -> None:
+        """An agent with a model of the server that is away is refused with the remedy, and not made."""
+        answer = await maker.ask("POST", "/v1/agents/", {"name": "away", "model": "vllm/scripted"})
+        if answer is not None and (answer.status != 503 or b"VLLM_API_BASE" not in answer.body):
+            raise Broken("an absent provider is told with the remedy", f"{answer.status} {answer.body!r}")
+
+    async def _come_and_go(self) -> None:
+        rng = self.machine.loop.rng("absence")
+        for _ in range(ABSENCES):
+            await asyncio.sleep(rng.uniform(0.0, 2.0))
+            self._internet.unhost(GPU)
+            await asyncio.sleep(rng.uniform(0.5, 4.0))
+            self._internet.host(GPU, self.machine.llm)
+
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
+        for turn in range(3):
+            await client.pause(2.0)
+            lines = LINES[(number + turn) % len(LINES)]
+            await client.say(self.agents[-1 - number % 3], *lines, stream=client.tosses(0.5), tokens=True)
+            await self._list(client)
+
+    async def _list(self, client: ScenarioClient) -> None:
+        listed = await client.ask("GET", "/v1/models/")
+        handles = [] if listed is None or listed.status != 200 else [each["handle"] for each in listed.json()]
+        if listed is not None and MODEL not in handles:
+            raise Broken("models can always be listed", f"{listed.status} {listed.body!r}")
+
+    def check(self) -> None:
+        super().check()
+        for each in self.heard:
+            is_own = each.said.agent_id == self.agents[-1]
+            if each.said.fate is Fate.failed and not (is_own and "vllm" in each.trouble):
+                raise Broken("an absent provider fails its own agents", f"{each.said.agent_id}: {each.trouble}")
+
+
 class FallbackModel(ModelFaults):
     """A second model answers when the first one fails, and asks another price."""
 
@@ -83,6 +141,17 @@ class FallbackModel(ModelFaults):
         if wrong := paid - sold:
             raise Broken("a step costs what the model asks that answered it", f"{dict(wrong)} of {dict(sold)}")
 
+
+ABSENT = scenario(
+    "model-server-that-goes-away",
+    AbsentModelServer,
+    faults=(
+        Aim(Fault.crash_after_write, "journal.step", rate=0.15, times_max=1),
+        Aim(Fault.storage_latency, "database.write", rate=0.1),
+    ),
+    swarm=(Fault.cpu_starvation, Fault.network_delay),
+    settings=replace(PATIENCE, vllm_base_url=f"http://{GPU}", model_listing_retry_s=1.0, model_attempts=1),
+)
 
 LLM_FAULTS = scenario(
     "llm-faults",

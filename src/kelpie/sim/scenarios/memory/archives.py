@@ -162,6 +162,21 @@ PASSAGES = scenario(
     watches=(Index,),
 )
 
+PROCESS = scenario(
+    "embedding-process-crashes",
+    ArchiveUse,
+    faults=(
+        Aim(Fault.process_crash, "embedding.process", rate=0.3),
+        Aim(Fault.embedding_timeout, "embedding.local", rate=0.05),
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.03),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.03, times_max=3),
+        Aim(Fault.crash_during_transaction, "database.commit", rate=0.03, times_max=3),
+    ),
+    swarm=(Fault.storage_busy, Fault.storage_latency, Fault.cpu_starvation),
+    quiet_s=600.0,
+    watches=(Index,),
+)
+
 EMBEDDINGS = scenario(
     "embedding-faults",
     ArchiveModelChanges,

@@ -1,7 +1,7 @@
 """Long writes in small pieces while the disk fails and the power is cut: restores, resets and deletions.
 
-A restore is whole or not at all for everyone who looks, also when it takes many transactions; a deleted agent is gone
-at once; and parallel requests never pass a quota.
+A restore is whole or not at all for everyone who looks, also when it takes many transactions; a deleted agent or
+archive is gone at once; and parallel requests never pass a quota.
 """
 
 from dataclasses import replace
@@ -12,6 +12,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.index_checks import index_is_whole
 from kelpie.sim.scenarios.fixtures.kelpie_node import RunningKelpie, boot
 from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.memory.working_memory import WorkingMemoryUse
@@ -20,6 +21,7 @@ from kelpie.world.world import World
 
 PIECE_ROWS = 3
 LOOKS = 12
+SHELVES, BOOKS = 2, 3 * PIECE_ROWS + 1  # archives, and the passages of each
 AGENTS_MAX = 5  # the quota: two of them are there before
 
 
@@ -29,10 +31,13 @@ class LongChanges(WorkingMemoryUse):
     def __init__(self, machine: Any) -> None:
         super().__init__(machine)
         self.made: dict[str, Fate] = {}  # agents that were created, and whether they were deleted
+        self.shelves: dict[str, Fate] = {}  # likewise the archives
 
     async def act(self) -> None:
         crowd = (self._crowd(self.client(f"founder-{number}")) for number in range(3))
-        await together((super().act(), self._look(self.client("looker")), *crowd))
+        await together(
+            (super().act(), self._look(self.client("looker")), self._shelve(self.client("librarian")), *crowd)
+        )
 
     async def _look(self, client: ScenarioClient) -> None:
         """Whoever looks at a memory sees a whole one: with the message that every context begins with."""
@@ -75,8 +80,32 @@ class LongChanges(WorkingMemoryUse):
         if answer is not None and answer.status == 200 and answer.json():
             raise Broken("a deleted agent is gone at once", f"{agent_id} still has runs")
 
+    async def _shelve(self, client: ScenarioClient) -> None:
+        """Fills archives and deletes them: none of their passages is found from the answer on."""
+        for number in range(SHELVES):
+            await client.pause()
+            answer = await client.ask("POST", "/v1/archives/", {"name": f"shelf {number}"})
+            if answer is None or answer.status != 200:
+                continue
+            archive_id, word = answer.json()["id"], f"shelf{number}"
+            self.shelves[archive_id] = Fate.refused
+            texts = [{"text": f"{word} book {book}"} for book in range(BOOKS)]
+            await client.ask("POST", f"/v1/archives/{archive_id}/passages/batch", {"passages": texts})
+            self.shelves[archive_id] = fate = fate_of(await client.ask("DELETE", f"/v1/archives/{archive_id}"))
+            answer = await client.ask("POST", "/v1/passages/search", {"query": word})
+            found = answer.json() if answer is not None and answer.status == 200 else []
+            if fate is Fate.done and any(each["passage"]["archive_id"] == archive_id for each in found):
+                raise Broken("a deleted archive is gone at once", f"passages of {archive_id} were found")
+
     def check(self) -> None:
         super().check()
+        index_is_whole(self.machine.disk)
+        shelves = [row[0] for row in self.machine.disk.query("SELECT id FROM archives")]
+        for archive_id, deleted in self.shelves.items():
+            if (deleted is Fate.done and archive_id in shelves) or (
+                deleted is Fate.refused and archive_id not in shelves
+            ):
+                raise Broken("what was acknowledged holds", f"{archive_id}, deletion {deleted}, is in {shelves}")
         there = [row[0] for row in self.machine.disk.query("SELECT id FROM agents WHERE organization_id <> ''")]
         if len(there) > AGENTS_MAX:
             raise Broken("a quota is never passed", f"there are {len(there)} agents, and {AGENTS_MAX} may be")

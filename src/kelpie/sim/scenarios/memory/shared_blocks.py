@@ -5,6 +5,7 @@ holds a value older than the last edit acknowledged before its step began.
 Everything that clients saw goes through the linearizability check; the prompts are compared with it.
 """
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,8 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 
 IDLE_S = 0.5  # so that agents are loaded while others edit
 FIRST = "nothing yet"
+WATCH_S = 0.02
+EDITS_OF_LATE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class SharedBlocks(ServerScenario):
     Each block is attached to as few agents as possible, because every edit makes its agents reload everything.
     """
 
+    over = False
+
     async def act(self) -> None:
         maker = self.client("maker")
         self.blocks = {label: await self._make_block(maker, label) for label in ("log", "notice")}
@@ -48,7 +53,12 @@ class SharedBlocks(ServerScenario):
         clients = self.clients(4)
         await together(clients[0].say(agent_id) for agent_id in self.agents[2:])  # those who look are awake from now on
         talking = (self._talk(client, number) for number, client in enumerate(clients[:2]))
-        await together((*talking, self._edit(clients[2]), self._edit_rarely(clients[3])))
+        watching = asyncio.ensure_future(self._edit_at_late_answers(self.client("watcher")))
+        try:
+            await together((*talking, self._edit(clients[2]), self._edit_rarely(clients[3])))
+        finally:
+            self.over = True
+            await watching
 
     async def _make_block(self, maker: ScenarioClient, label: str) -> str:
         body = {"label": label, "value": FIRST, "description": FIRST}
@@ -86,6 +96,17 @@ class SharedBlocks(ServerScenario):
             await client.pause(4.0)
             await self._patch(client, "description" if number % 2 else "value", f"{client.name} {number}")
         await self._read_block(client)
+
+    async def _edit_at_late_answers(self, client: ScenarioClient) -> None:
+        """Edits 'notice' between the commit of an agent and its answer, when the agent takes in what it knew then."""
+        seen = number = 0
+        while not self.over and number < EDITS_OF_LATE:
+            await asyncio.sleep(WATCH_S)
+            late = self.machine.faults.fired(Fault.storage_latency, "write.journal")
+            if late > seen:
+                await self._patch(client, "value" if number % 2 else "description", f"{client.name} {number}")
+                number += 1
+            seen = late
 
     async def _patch(self, client: ScenarioClient, field: str, value: str) -> None:
         """Repeats the edit until it is acknowledged, as a client would; the first try may have worked already."""

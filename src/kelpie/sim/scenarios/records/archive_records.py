@@ -15,11 +15,11 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
-from kelpie.storage.archives.removal import PIECE
+from kelpie.storage.rows.piece_size import ROWS_MAX
 
 ROUNDS = 2
 BATCH = 3
-LARGE = PIECE + 1  # what is not removed in one go
+LARGE = ROWS_MAX + 1  # what is not removed in one go
 FOUND_MAX = 100
 KEY = "everybody"
 

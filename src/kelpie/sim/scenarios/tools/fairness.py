@@ -12,7 +12,8 @@ from typing import Any
 
 from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import ToolError
-from kelpie.sandbox.port import Runner, SandboxJob
+from kelpie.sandbox.port import JobEnding, Runner, SandboxJob
+from kelpie.sandbox.slots import WAIT_S
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
@@ -30,6 +31,8 @@ SERVED_S = 45.0  # a few turns of the others, and the faults of one's own call
 BELL, TARPIT = "bell.sim", "tarpit.sim"
 BUSY = "the sandbox is busy"
 LAST_S = 60.0
+JOB_S = 400  # at most, by the limit of the tool
+LEFT_S = JOB_S + WAIT_S  # after which a job that nobody waits for any more has ended as well
 NAP = '''
 def nap(who: str) -> str:
     """Works for a while.
@@ -83,7 +86,7 @@ class Flood(ServerScenario):
 
     async def act(self) -> None:
         owner = self.client("owner")
-        await owner.insist("PUT", "/v1/tools/", {"source_code": NAP, "kelpie_sandbox": {"timeout_s": 400}})
+        await owner.insist("PUT", "/v1/tools/", {"source_code": NAP, "kelpie_sandbox": {"timeout_s": JOB_S}})
         await self.make_agents(2, types=("letta_v1_agent",), tools=["nap"])
         guest = await self._moves_in(owner)
         await together(
@@ -117,7 +120,7 @@ class Flood(ServerScenario):
                 await client.ask("GET", f"/v1/agents/{agent_id}/archival-memory/search?query=text")
             napping = asyncio.ensure_future(self._nap(client, agent_id))
             await asyncio.wait((napping,), timeout=300.0 if client.tosses(0.5) else 20.0)
-            napping.cancel()  # who leaves takes its job along
+            napping.cancel()  # its job goes on without it
             await asyncio.gather(napping, return_exceptions=True)
             await client.pause()
 
@@ -179,10 +182,19 @@ class Flood(ServerScenario):
         await super().settle()
         running = self.machine.running
         assert isinstance(running, RunningKelpie) and running.kelpie.runtime.sandbox is not None
+        await self._every_job_ends(running.kelpie.runtime.sandbox)
         await self._no_slot_is_lost(running.kelpie.runtime.sandbox)
         for run_id in self.owed:
             if run_id not in self.rung:
                 raise Broken("a neighbour's callback comes", f"{run_id} was not told")
+
+    async def _every_job_ends(self, sandbox: Any) -> None:
+        """Jobs whose clients have left come to their own end, or to their limit."""
+        for _ in range(int(LEFT_S)):
+            if not _left_of(sandbox):
+                return
+            await asyncio.sleep(1.0)
+        raise Broken("every job ends", str(sandbox.counts()))
 
     async def _no_slot_is_lost(self, sandbox: Any) -> None:
         """As many jobs as there are slots, each of another organization, run at once; then nothing runs or waits."""
@@ -190,12 +202,18 @@ class Flood(ServerScenario):
         jobs = [SandboxJob(Runner.python, request, consumer=Consumer(f"org {at}")) for at in range(self.slots)]
         try:
             async with asyncio.timeout(LAST_S):
-                await asyncio.gather(*(sandbox.run(each) for each in jobs))
+                ended = await asyncio.gather(*(sandbox.run(each) for each in jobs))
         except (TimeoutError, ToolError) as error:
             raise Broken("no slot is lost", f"{sandbox.counts()}: {type(error).__name__} {error}") from None
+        if any(one.how is not JobEnding.finished for one in ended):  # one waited for the end of another
+            raise Broken("no slot is lost", f"{sandbox.counts()}: {[one.how for one in ended]}")
         await asyncio.sleep(1.0)
-        if any(sandbox.counts()[name] for name in ("running", "ending", "waiting", "starting")):
+        if _left_of(sandbox):
             raise Broken("nothing of a job is left", str(sandbox.counts()))
+
+
+def _left_of(sandbox: Any) -> bool:
+    return any(sandbox.counts()[name] for name in ("running", "ending", "waiting", "starting"))
 
 
 class OneSlot(Flood):

@@ -2,13 +2,15 @@
 much, the provider refuses prompts as too long, the power fails and the disk misbehaves.
 
 No turn hangs on a compaction, nothing leaves the history with it, every context is instructions, at most one summary
-and whole turns, and the input stands in every prompt of its turn.
+and whole turns, and the input stands in every prompt of its turn. A summary takes at most its share of the window,
+whatever the summariser wrote, and no more is asked for.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from kelpie.core.token_estimates import BYTES_PER_TOKEN
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.scripted_model import sums_up
@@ -18,6 +20,8 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 WINDOW = 5_000
 FILLER = "so it goes on and on " * 60  # about 300 tokens
 TURNS = 9
+SUMMARY_TOKENS_MAX = WINDOW // 4
+ENVELOPE_BYTES_MAX = 1_000  # of a stored summary, beside its text
 MODES = ("sliding_window", "all", "self_compact_sliding_window", "self_compact_all")
 
 
@@ -48,22 +52,27 @@ class SmallWindows(ServerScenario):
         super().check()
         for request in self.machine.llm.seen:
             _check_input(request.body)
+            _check_limit(request.body)
         for agent_id in self.agents:
             self._context_is_sound(agent_id)
 
     def _context_is_sound(self, agent_id: str) -> None:
         rows = self.machine.disk.query(
-            """SELECT m.role, m.tool_calls, m.tool_returns FROM context c LEFT JOIN messages m ON m.id = c.message_id
+            """SELECT m.role, m.tool_calls, m.tool_returns, m.content
+               FROM context c LEFT JOIN messages m ON m.id = c.message_id
                WHERE c.agent_id = ? ORDER BY c.position""",
             agent_id,
         )
-        roles = [role for role, _, _ in rows]
+        roles = [role for role, *_ in rows]
         if roles[0] != "system" or "summary" in roles[2:] or None in roles:
             raise Broken("a context is instructions, a summary and what was said", f"{agent_id}: {roles}")
-        calls = {call["id"] for _, made, _ in rows for call in json.loads(made)}
-        results = {result["call_id"] for _, _, returned in rows for result in json.loads(returned)}
+        calls = {call["id"] for _, made, *_ in rows for call in json.loads(made)}
+        results = {result["call_id"] for _, _, returned, _ in rows for result in json.loads(returned)}
         if calls != results:
             raise Broken("a cut parts no call from its result", f"{agent_id}: {sorted(calls ^ results)}")
+        size = max((len(content) for role, *_, content in rows if role == "summary"), default=0)
+        if size > SUMMARY_TOKENS_MAX * BYTES_PER_TOKEN + ENVELOPE_BYTES_MAX:
+            raise Broken("a summary takes at most its share of the window", f"{agent_id}: {size} bytes")
 
 
 def _check_input(body: Mapping[str, Any]) -> None:
@@ -73,6 +82,13 @@ def _check_input(body: Mapping[str, Any]) -> None:
     users = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
     if body.get("tools") and not any(text.lstrip().startswith("tok-") for text in users):
         raise Broken("a prompt holds the question", f"{[text[:60] for text in users]}")
+
+
+def _check_limit(body: Mapping[str, Any]) -> None:
+    """A request for a summary has its limit; that of a model that thinks includes the thoughts."""
+    thinks = "max_completion_tokens" in body
+    if sums_up(body["messages"]) and not thinks and not 0 < body.get("max_tokens", 0) <= SUMMARY_TOKENS_MAX:
+        raise Broken("a summary is asked for within its limit", f"{body.get('max_tokens')} tokens")
 
 
 WINDOWS = scenario(

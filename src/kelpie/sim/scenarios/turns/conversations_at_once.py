@@ -2,8 +2,8 @@
 cut.
 
 The messages of one conversation show in no other but its forks, which have those from before the fork. A conversation
-with copies of blocks writes and sees those, the others the agent's. It is busy only while it has a turn, and in the end
-each takes a message.
+with copies of blocks writes and sees those, the others the agent's. A switch of the agent's reasoning reaches the next
+step of each, loaded or not. It is busy only while it has a turn, and in the end each takes a message.
 """
 
 import json
@@ -50,6 +50,8 @@ class ConversationsAtOnce(ServerScenario):
         self.edits.began("agent", FIRST)
         self.edits.began("own", FIRST)
         self.edits.began("temperature", "1.0")
+        self.config = (await maker.insist("GET", f"/v1/agents/{self.agent}"))["llm_config"]
+        self.edits.began("thoughts", str(self.config["put_inner_thoughts_in_kwargs"]))
         clients = self.clients(6)
         talks = (
             self._talk(clients[0], self.own, 3),
@@ -107,6 +109,14 @@ class ConversationsAtOnce(ServerScenario):
             settings = {"provider_type": "openai", "temperature": float(edit.value or 0)}
             path = f"/v1/conversations/{self.own}"
             await self.edits.make(client, edit, "PATCH", path, {"model_settings": settings})
+            await self._switch_thoughts(client, on=number == 1)
+
+    async def _switch_thoughts(self, client: ScenarioClient, *, on: bool) -> None:
+        """Switches the thoughts in tool calls, where the agent's type has them."""
+        if self.config["put_inner_thoughts_in_kwargs"]:
+            config = {**self.config, "put_inner_thoughts_in_kwargs": on}
+            edit = self.edits.call("thoughts", str(on))
+            await self.edits.make(client, edit, "PATCH", f"/v1/agents/{self.agent}", {"llm_config": config})
 
     # --- what must be so -----------------------------------------------------------------------------------------
 
@@ -156,6 +166,7 @@ class ConversationsAtOnce(ServerScenario):
             self.edits.check("temperature", str(prompt.temperature), prompt.began_s, prompt.seen_s)
         elif lane not in self.apart:
             self.edits.check("agent", prompt.block("note"), prompt.began_s, prompt.seen_s)
+            self.edits.check("thoughts", str(prompt.asks_for_thoughts), prompt.began_s, prompt.seen_s)
 
     def _holds_its_own(self, conversation: str) -> None:
         """Its copy of 'human' has each of its own successful appends once, and of others' only those from its

@@ -1,0 +1,1 @@
+"""Agent files: the plan of an import, and the tools it needs."""

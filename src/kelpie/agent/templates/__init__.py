@@ -1,0 +1,1 @@
+"""Templates: definitions of agents that are saved in versions, and from which agents are made."""

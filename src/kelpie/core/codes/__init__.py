@@ -1,0 +1,1 @@
+"""Codes of errors and log events, each with its meaning and what to do."""

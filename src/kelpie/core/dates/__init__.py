@@ -1,0 +1,1 @@
+"""Dates as people and models write them: fields, words, and mentions in a question."""

@@ -1,0 +1,1 @@
+"""OAuth for MCP servers: discovery, login with PKCE, and tokens that are renewed."""

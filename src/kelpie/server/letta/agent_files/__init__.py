@@ -1,0 +1,1 @@
+"""Agent files: export and import of agents as Letta's `.af` files."""

@@ -1,0 +1,1 @@
+"""Model providers that an organization adds with its own keys: requests and responses."""

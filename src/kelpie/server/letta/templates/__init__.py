@@ -1,0 +1,1 @@
+"""Templates: requests and responses."""

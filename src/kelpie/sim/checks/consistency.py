@@ -1,0 +1,102 @@
+"""Rows that must agree with each other, whatever happened: links within one organization, what belongs to a run, and
+what is left of deleted conversations. Each statement finds rows that contradict others.
+"""
+
+from kelpie.sim.checks.client_history import History
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.disk import Disk
+
+_LINKS = {  # table: the two tables that it links, and its columns
+    "agent_blocks": ("agents", "agent_id", "blocks", "block_id"),
+    "agent_tools": ("agents", "agent_id", "tools", "tool_id"),
+    "agent_archives": ("agents", "agent_id", "archives", "archive_id"),
+    "agent_identities": ("agents", "agent_id", "identities", "identity_id"),
+    "block_identities": ("blocks", "block_id", "identities", "identity_id"),
+    "group_agents": ("groups", "group_id", "agents", "agent_id"),
+    "group_blocks": ("groups", "group_id", "blocks", "block_id"),
+    "conversation_blocks": ("conversations", "conversation_id", "blocks", "block_id"),
+}
+_OWNED = {  # table with an organization of its own: the table that it belongs to, by this column
+    "conversations": ("agents", "agent_id"),
+    "runs": ("agents", "agent_id"),
+    "steps": ("agents", "agent_id"),
+    "tool_calls": ("agents", "agent_id"),
+    "passages": ("archives", "archive_id"),
+    "api_keys": ("users", "user_id"),
+    "access_tokens": ("users", "user_id"),
+}
+_TOKENS = "json_extract({}.usage, '$.total_tokens')"
+_WRONG = {
+    "a run that was not compacted did not use what its steps used": f"""
+        SELECT r.id, {_TOKENS.format("r")}, sum({_TOKENS.format("s")}) FROM runs r JOIN steps s ON s.run_id = r.id
+        WHERE r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
+        AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)
+        GROUP BY r.id HAVING {_TOKENS.format("r")} <> sum({_TOKENS.format("s")})""",
+    "a step is of another agent than its run": """
+        SELECT s.id FROM steps s JOIN runs r ON r.id = s.run_id WHERE r.agent_id <> s.agent_id""",
+    "a message is of another agent or conversation than its run": """
+        SELECT m.id, m.conversation_id, r.conversation_id FROM messages m JOIN runs r ON r.id = m.run_id
+        WHERE r.agent_id <> m.agent_id OR coalesce(r.conversation_id, '') <> coalesce(m.conversation_id, '')""",
+    "a message is in the conversation of another agent": """
+        SELECT m.id FROM messages m JOIN conversations c ON c.id = m.conversation_id WHERE c.agent_id <> m.agent_id""",
+    "a message of another agent is shared": """
+        SELECT s.message_id FROM conversation_shares s JOIN conversations c ON c.id = s.conversation_id
+        JOIN messages m ON m.id = s.message_id WHERE c.agent_id <> m.agent_id""",
+    "two messages have one place": "SELECT agent_id, seq FROM messages GROUP BY agent_id, seq HAVING count(*) > 1",
+    "a call is recorded twice": """
+        SELECT agent_id, run_id, call_id FROM tool_calls WHERE run_id IS NOT NULL AND call_id IS NOT NULL
+        GROUP BY agent_id, run_id, step_id, call_id, outcome HAVING count(*) > 1 AND outcome <> 'refused'""",
+    "an id of a client is of another agent's run": """
+        SELECT o.otid FROM run_otids o JOIN runs r ON r.id = o.run_id WHERE r.agent_id <> o.agent_id""",
+    "a deleted conversation has a context": """
+        SELECT c.id FROM conversations c JOIN context x ON x.conversation_id = c.id WHERE c.deleted_at IS NOT NULL""",
+    "a deleted conversation has shares": """
+        SELECT c.id FROM conversations c JOIN conversation_shares x ON x.conversation_id = c.id
+        WHERE c.deleted_at IS NOT NULL""",
+    "a deleted conversation waits": """
+        SELECT c.id FROM conversations c JOIN approvals x ON x.conversation_id = c.id WHERE c.deleted_at IS NOT NULL""",
+    "a context does not begin with the instructions": """
+        SELECT x.agent_id, x.conversation_id, m.role FROM context x JOIN messages m ON m.id = x.message_id
+        WHERE m.role <> 'system' AND x.position = (SELECT min(position) FROM context y
+            WHERE y.agent_id = x.agent_id AND y.conversation_id = x.conversation_id)""",
+    "a message is in a context twice": """
+        SELECT agent_id, conversation_id, message_id FROM context
+        GROUP BY agent_id, conversation_id, message_id HAVING count(*) > 1""",
+    "an entry has another size than it is counted with": """
+        SELECT agent_id, key FROM working_memory
+        WHERE bytes <> length(CAST(key AS BLOB)) + length(CAST(value AS BLOB))""",
+    "an entry is newer than the last version": """
+        SELECT w.agent_id, w.key FROM working_memory w LEFT JOIN working_memory_heads h ON h.agent_id = w.agent_id
+        WHERE h.version IS NULL OR w.version > h.version""",
+    "a stream lacks a batch": """
+        SELECT run_id FROM run_events GROUP BY run_id HAVING count(*) <> max(number) - min(number) + 1""",
+    "a callback is due of a run that has none, or has not ended": """
+        SELECT id FROM runs WHERE callback_due_at IS NOT NULL AND (callback_url IS NULL OR completed_at IS NULL)""",
+    "a block is behind its history": """
+        SELECT id FROM blocks b WHERE version <> (SELECT max(version) FROM block_history h WHERE h.block_id = b.id)""",
+    "an agent has two archives": "SELECT agent_id FROM agent_archives GROUP BY agent_id HAVING count(*) > 1",
+}
+
+
+def rows_agree(disk: Disk, _history: History) -> None:
+    """No row contradicts another."""
+    for what, statement in _statements().items():
+        if found := disk.query(statement):
+            raise Broken("rows agree with each other", f"{what}: {found[:5]}")
+
+
+def _statements() -> dict[str, str]:
+    across = {
+        f"{table} links two organizations": f"""
+            SELECT l.{first}, l.{second} FROM {table} l JOIN {one} a ON a.id = l.{first}
+            JOIN {other} b ON b.id = l.{second}
+            WHERE a.organization_id <> b.organization_id AND '' NOT IN (a.organization_id, b.organization_id)"""
+        for table, (one, first, other, second) in _LINKS.items()
+    }
+    foreign = {
+        f"{table} are of another organization than their {owner}": f"""
+            SELECT t.organization_id FROM {table} t JOIN {owner} o ON o.id = t.{column}
+            WHERE t.organization_id <> o.organization_id AND o.organization_id <> ''"""
+        for table, (owner, column) in _OWNED.items()
+    }
+    return {**across, **foreign, **_WRONG}

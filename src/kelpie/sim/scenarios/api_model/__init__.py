@@ -1,0 +1,1 @@
+"""Scenarios of random API calls: what the API says is compared with a model of it."""

@@ -1,0 +1,236 @@
+"""A model of what holds an agent back: permissions, limits and budgets.
+
+Limits are set about what is used: to the last that is permitted, and to the first that is not. One request follows the
+other, so nothing is in flight when a limit is reached, and it is held exactly.
+"""
+
+import json
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import Any
+
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource, micros
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.external_service import ExternalService
+
+HOUR_S = 3600
+PATTERNS = ("outside", "memory_*", "kind:custom", "kind:builtin", "capability:memory", "conversation_search")
+TOOLS = {  # of the agent: kind and capabilities
+    "outside": ("custom", {"code"}),
+    "conversation_search": ("builtin", {"memory"}),
+    "memory_insert": ("builtin", {"memory"}),
+    "memory_replace": ("builtin", {"memory"}),
+}
+NOBODY: dict[str, Any] = {"allow": None, "deny": []}
+
+
+def is_permitted(name: str, layers: list[dict[str, Any]]) -> bool:
+    """A second implementation of the documentation: deny one capability, allow all of them."""
+    kind, capabilities = TOOLS[name]
+    for layer in layers:
+        named = {name, f"kind:{kind}", *(f"capability:{each}" for each in capabilities)}
+        if any(fnmatchcase(each, pattern) for each in named for pattern in layer["deny"]):
+            return False
+        allow = layer["allow"]
+        if allow is None:
+            continue
+        whole = any(fnmatchcase(each, pattern) for each in (name, f"kind:{kind}") for pattern in allow)
+        parts = all(any(fnmatchcase(f"capability:{each}", pattern) for pattern in allow) for each in capabilities)
+        if not whole and not parts:
+            return False
+    return True
+
+
+class LimitModel(ModelledResource):
+    """The state: permissions and limits of the agent and its organization, its budget, and the calls that were made."""
+
+    def __init__(self, machine: Machine, client: ScenarioClient, agent_id: str, outside: ExternalService) -> None:
+        super().__init__(machine, client)
+        self.agent_id = agent_id
+        self.outside = outside
+        self.used: Counter[int] = Counter()  # by hour: counted calls
+        self.spent: Counter[int] = Counter()  # by hour: tokens
+        self.state = {"agent": NOBODY, "policy": NOBODY, "limit": None, "tokens": None, "budget": None, "calls": []}
+        self._made = 0
+
+    @property
+    def _hour(self) -> int:
+        return self.now // (HOUR_S * MICROS_PER_SECOND)
+
+    async def act(self) -> None:
+        acts = (self._permit, self._rule, self._limit, self._limit, self._spend, self._spend, self._pass_time)
+        await self.client.picks(acts)()
+        await self._turn()
+
+    def _permissions(self) -> dict[str, Any]:
+        some = [pattern for pattern in PATTERNS if self.client.tosses(0.3)]
+        few = [pattern for pattern in PATTERNS if self.client.tosses(0.15)]
+        return {"allow": None if self.client.tosses(0.6) else some, "deny": few}
+
+    async def _permit(self) -> None:
+        new = self._permissions()
+        after = {**self.state, "agent": new}
+        await self.change("PATCH", f"/v1/agents/{self.agent_id}", {"kelpie_permissions": new}, after)
+
+    async def _rule(self) -> None:
+        """The policy of the whole organization."""
+        new = self.client.picks((NOBODY, self._permissions()))
+        await self.change("PUT", "/v1/kelpie/policy", {"permissions": new}, {**self.state, "policy": new})
+
+    async def _limit(self) -> None:
+        """What is used in this hour, one more, two more, or no limit."""
+        limit = self.client.picks((0, 0, 1, 1, 2, None))
+        limit = None if limit is None else self.used[self._hour] + limit
+        tokens = self.client.picks((None, None, None, self.spent[self._hour], self.spent[self._hour] + 1))
+        after = {**self.state, "limit": limit, "tokens": tokens}
+        body = {"kelpie_limits": {"tool_calls_per_hour": limit, "tokens_per_hour": tokens}}
+        await self.change("PATCH", f"/v1/agents/{self.agent_id}", body, after)
+
+    async def _spend(self) -> None:
+        """A budget that is just used up, or lacks one token of it."""
+        period = self.client.picks(("total", "hour"))
+        spent = self._spent(period)
+        budget: Any = self.client.picks(
+            (None, {"tokens": spent, "period": period}, {"tokens": spent + 1, "period": period})
+        )
+        if budget and not budget["tokens"]:
+            return
+        await self.change(
+            "PATCH", f"/v1/agents/{self.agent_id}", {"kelpie_budget": budget}, {**self.state, "budget": budget}
+        )
+
+    def _spent(self, period: str) -> int:
+        return self.spent.total() if period == "total" else self.spent[self._hour]
+
+    async def _pass_time(self) -> None:
+        """To the last moment of the hour, or the first of the next."""
+        left = (self._hour + 1) * HOUR_S * MICROS_PER_SECOND - self.now
+        if self.client.tosses(0.5):
+            self.machine.world.ahead_s += (left + 1) / MICROS_PER_SECOND
+
+    def _is_used_up(self) -> bool:
+        budget, tokens = self.state["budget"], self.state["tokens"]
+        if budget and self._spent(budget["period"]) >= budget["tokens"]:
+            return True
+        return tokens is not None and self.spent[self._hour] >= tokens
+
+    async def _turn(self) -> None:
+        """Asks for some calls in one reply: as many run as are permitted, and each has its effect once."""
+        self._made += 1
+        wanted = [self.client.picks(("outside", "outside", "memory_insert")) for _ in range(self.client.picks((1, 3)))]
+        marks = [f"{self.client.name}-{self._made}-{at}" for at in range(len(wanted))]
+        lines = [
+            f'call {name} {{"mark": "{mark}"}}'
+            if name == "outside"
+            else f'call {name} {{"label": "human", "new_string": "{mark}"}}'
+            for name, mark in zip(wanted, marks, strict=True)
+        ]
+        charged, hour = len(self.machine.llm.charged), self._hour
+        asked = len(self.machine.llm.seen)
+        body = {"input": f"word{self._made}\n{' & '.join(lines)}"}
+        response = await self.client.ask("POST", f"/v1/agents/{self.agent_id}/messages", body)
+        if response is None or response.status != 200 or self.machine.faults.firings:
+            self._may_fail("a turn", None if response is None else response.body)
+            await self._take_over()
+            return
+        told = response.json()
+        reason = told["stop_reason"]["stop_reason"]
+        if self._is_used_up():
+            if reason != "insufficient_credits" or told["messages"] or len(self.machine.llm.seen) != asked:
+                raise Broken("what is used up is refused", f"{self.state} {self.spent}: {told}")
+            return
+        self._offered(asked)
+        runs = self._expected(wanted)
+        for each in self.machine.llm.charged[charged : charged + 1]:
+            self.spent[hour] += each.prompt_tokens + each.completion_tokens
+        goes_on = not self._is_used_up()
+        for each in self.machine.llm.charged[charged + 1 :]:
+            self.spent[hour] += each.prompt_tokens + each.completion_tokens
+        if (reason == "end_turn") != goes_on or len(self.machine.llm.seen) - asked != (2 if goes_on else 1):
+            raise Broken("a turn ends where its budget does", f"{self.state} {self.spent}: {told}")
+        returned = [message for message in told["messages"] if message["message_type"] == "tool_return_message"]
+        results = [one for message in returned for one in message["tool_returns"]]
+        seen = {one["tool_call_id"]: one["status"] == "success" for one in results}
+        ordered = [seen[call_id] for call_id in sorted(seen)]  # they are numbered
+        effects = [self.outside.effects[mark] for name, mark in zip(wanted, marks, strict=True) if name == "outside"]
+        could = [ran for ran, name in zip(runs, wanted, strict=True) if name == "outside"]
+        if ordered != runs or [count == 1 for count in effects] != could:
+            raise Broken("what is permitted runs, and nothing else", f"{self.state} {self.used}: {wanted} {results}")
+        self.state["calls"] += [[name, "success" if ran else "refused"] for name, ran in zip(wanted, runs, strict=True)]
+        self.used[hour] += sum(runs)
+
+    def _expected(self, wanted: list[str]) -> list[bool]:
+        """Which of the calls of one reply run: those of it that came before count."""
+        left = float("inf") if self.state["limit"] is None else self.state["limit"] - self.used[self._hour]
+        runs: list[bool] = []
+        for name in wanted:
+            runs.append(left > 0 and self._permits(name))
+            left -= runs[-1]
+        return runs
+
+    def _offered(self, asked: int) -> None:
+        """The model is offered the tools that are permitted, and no others."""
+        body = next(one.body for one in self.machine.llm.seen[asked:] if one.body.get("user") == self.agent_id)
+        offered = {tool["function"]["name"] for tool in body.get("tools") or ()}
+        permitted = {name for name in TOOLS if is_permitted(name, [self.state["agent"], self.state["policy"]])}
+        if offered != permitted and not (body["tool_choice"] == "none" and not permitted):
+            raise Broken("what is permitted is offered", f"{self.state}: {offered} and not {permitted}")
+
+    def _permits(self, name: str) -> bool:
+        """True if the tool may be used at all; a limit of 0 permits nothing."""
+        return self.state["limit"] != 0 and is_permitted(name, [self.state["agent"], self.state["policy"]])
+
+    async def _take_over(self) -> None:
+        """After a fault: what was used is what is recorded."""
+        for _ in range(100):
+            if not await self.client.insist("GET", f"/v1/runs/?agent_id={self.agent_id}&active=true"):
+                break
+            await self.client.pause(3.0)
+        calls = await self.client.insist("GET", f"/v1/agents/{self.agent_id}/tool-calls?limit=1000")
+        self.state["calls"] = [[call["tool"], call["outcome"]] for call in reversed(calls)]
+        self.used.clear()
+        for call in calls:
+            self.used[(micros(call["created_at"]) or 0) // (HOUR_S * MICROS_PER_SECOND)] += call["counted"]
+        self.spent.clear()
+        for at, usage in self.machine.disk.query(
+            "SELECT created_at, usage FROM steps WHERE agent_id = ?", self.agent_id
+        ):
+            self.spent[at // (HOUR_S * MICROS_PER_SECOND)] += json.loads(usage)["total_tokens"]
+
+    async def read(self) -> Any:
+        path = f"/v1/agents/{self.agent_id}"
+        agent = await self.maybe(path)
+        policy = await self.client.insist("GET", "/v1/kelpie/policy")
+        limits = agent["kelpie_limits"] or {}
+        budget = agent["kelpie_budget"]
+        calls, before = list[Any](), ""
+        while page := await self.client.insist("GET", f"{path}/tool-calls?limit=3{before}"):
+            calls += page
+            before = f"&before={page[-1]['number']}"
+        return {
+            "agent": {**NOBODY, **(agent["kelpie_permissions"] or {})},
+            "policy": {name: policy["permissions"][name] for name in NOBODY},
+            "limit": limits.get("tool_calls_per_hour"),
+            "tokens": limits.get("tokens_per_hour"),
+            "budget": None if budget is None else {name: budget[name] for name in ("tokens", "period")},
+            "calls": [[call["tool"], call["outcome"]] for call in reversed(calls)],
+        }
+
+    async def check(self) -> None:
+        await super().check()
+        path = f"/v1/agents/{self.agent_id}"
+        shown = {one["name"]: one["permitted"] for one in (await self.maybe(f"{path}/permissions"))["tools"]}
+        if shown != (wanted := {name: self._permits(name) for name in TOOLS}):
+            raise Broken("permissions are shown as they are held", f"{self.state}: {shown} and not {wanted}")
+        used = (await self.maybe(f"{path}/limits"))["used"]
+        spent = await self.maybe(f"/v1/kelpie/agents/{self.agent_id}/spending")
+        here = (self.used[self._hour], self.spent[self._hour], self.spent.total())
+        if here != (used["tool_calls"], used["tokens"], spent["tokens"]):
+            raise Broken("what is used is counted", f"{used} and {spent}, and must be {here}")
+        if (budget := spent["budget"]) is not None:
+            known = self._spent(budget["period"])
+            if (budget["spent_tokens"], budget["used_up"]) != (known, known >= budget["tokens"]):
+                raise Broken("a budget is shown as it is held", f"{budget} of {known}")

@@ -1,1 +1,0 @@
-"""Dates as models write them."""

@@ -1,0 +1,201 @@
+"""Connections to MCP servers: made on first use, shared, made again, closed when idle, left alone when they fail."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kelpie.core.errors import InvalidInput, McpError, McpFault
+from kelpie.core.tools.mcp_servers import GrantedDirectory, McpOptions
+from kelpie.core.tools.package_requirements import Index
+from kelpie.mcp.client.answers import CallAnswer, CallResult
+from kelpie.mcp.client.session import Session
+from kelpie.mcp.connections.breaker import Breaker, BreakerState
+from kelpie.mcp.connections.connection import Connection
+from kelpie.mcp.connections.packaged_commands import packaged
+from kelpie.mcp.connections.stdio_launcher import granted
+from tests.mcp.connecting import http_config, pool_of, server_of
+from tests.mcp.http_server import HttpServer
+from tests.mcp.plain_sandbox import PlainSandbox, program
+
+DEADLINE_S = 60.0
+
+
+async def call(connection: Connection, tool: str, **arguments: int) -> str:
+    async def work(session: Session) -> CallAnswer:
+        return await session.call(tool, arguments)
+
+    answer = await connection.use(work)
+    assert isinstance(answer, CallResult)
+    return answer.content[0]["text"]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():  # noqa: ASYNC110 - seen from outside only
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_is_never_used_is_never_started() -> None:
+    sandbox = PlainSandbox()
+    async with pool_of(sandbox) as pool:
+        connections = [await pool.get(server_of(program(), number=number)) for number in range(100)]
+        assert sandbox.started == [] and not any(each.connected for each in connections)
+        assert await call(connections[7], "add", a=1, b=2) == "3"
+        assert len(sandbox.started) == 1
+
+
+async def test_calls_at_once_share_one_connection() -> None:
+    sandbox = PlainSandbox()
+    async with pool_of(sandbox) as pool:
+        connection = await pool.get(server_of(program()))
+        sums = await asyncio.gather(*(call(connection, "add", a=number, b=1) for number in range(20)))
+        assert sums == [str(number + 1) for number in range(20)]
+        assert len(sandbox.started) == 1
+
+
+async def test_a_crashed_program_is_started_again_for_the_next_call() -> None:
+    sandbox = PlainSandbox()
+    async with pool_of(sandbox) as pool:
+        connection = await pool.get(server_of(program()))
+        with pytest.raises(McpError, match=r"MCP server 'test': its program has ended: out of luck"):
+            await call(connection, "crash")
+        assert await call(connection, "add", a=2, b=2) == "4"
+        assert (len(sandbox.started), sandbox.running) == (2, 1)
+    assert sandbox.running == 0, "nothing outlives the pool"
+
+
+async def test_an_idle_program_is_ended() -> None:
+    sandbox = PlainSandbox()
+    async with pool_of(sandbox, idle_s=0.05) as pool:
+        connection = await pool.get(server_of(program()))
+        assert await call(connection, "add", a=1, b=1) == "2"
+        await until(lambda: sandbox.running == 0)
+        assert await call(connection, "add", a=1, b=1) == "2"
+
+
+async def test_the_program_unused_for_longest_makes_room() -> None:
+    sandbox = PlainSandbox()
+    async with pool_of(sandbox, processes_max=2) as pool:
+        for number in (1, 2, 3):
+            connection = await pool.get(server_of(program(), number=number))
+            assert await call(connection, "add", a=1, b=1) == "2"
+        await until(lambda: sandbox.running == 2)
+        assert not pool.report(server_of(program(), number=1)).connected
+
+
+async def test_a_changed_configuration_gets_a_new_connection() -> None:
+    async with HttpServer().serving() as one, HttpServer().serving() as other, pool_of() as pool:
+        await call(await pool.get(server_of(http_config(f"{one.url}/mcp"))), "add")
+        await call(await pool.get(server_of(http_config(f"{other.url}/mcp"))), "add")
+        assert len(one.calls("tools/call")) == len(other.calls("tools/call")) == 1
+
+
+async def test_a_server_that_forgot_the_session_is_greeted_again() -> None:
+    async with HttpServer("2025-11-25").serving() as server, pool_of() as pool:
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        await call(connection, "add")
+        server.sessions.clear()  # as after a restart
+        assert await call(connection, "add") == "add"
+        assert len(server.calls("initialize")) == 2
+
+
+async def test_a_server_that_keeps_failing_is_left_alone_and_tried_again() -> None:
+    async with HttpServer().serving() as server:
+        port = int(server.url.rpartition(":")[2])
+    async with pool_of(failures_max=3, retry_s=0.2) as pool:  # nothing listens there now
+        record = server_of(http_config(f"{server.url}/mcp"))
+        connection = await pool.get(record)
+        for _ in range(3):
+            with pytest.raises(McpError) as failed:
+                await connection.use(Session.tools, tries=1)
+            assert failed.value.kind is McpFault.unreachable
+        assert pool.report(record).breaker.state is BreakerState.open
+        with pytest.raises(McpError, match="failed 3 times in a row and is left alone") as left:
+            await call(connection, "add")
+        assert left.value.kind is McpFault.left_alone
+        await until(lambda: pool.report(record).breaker.state is BreakerState.half_open)
+        async with HttpServer().serving(port):
+            assert await call(connection, "add") == "add"
+        assert pool.report(record).breaker.state is BreakerState.closed
+
+
+def test_a_breaker_opens_for_longer_with_each_failed_try() -> None:
+    now = 0.0
+    breaker = Breaker(2, 10.0, lambda: now)
+    assert breaker.admit() and not breaker.failed("a") and breaker.admit() and breaker.failed("b")
+    assert breaker.report().state is BreakerState.open and not breaker.admit()
+    now = 10.0
+    assert breaker.admit() and not breaker.admit(), "one try at a time"
+    assert breaker.failed("c") and breaker.report().retry_after_s == 20.0
+    now = 30.0
+    assert breaker.admit()
+    breaker.undecided()
+    assert breaker.admit() and breaker.succeeded() and breaker.report().state is BreakerState.closed
+
+
+def test_a_tool_error_says_nothing_about_the_server() -> None:
+    breaker = Breaker(1, 10.0, lambda: 0.0)
+    assert not breaker.succeeded() and breaker.admit()
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "lines", "package", "program_name", "rest"),
+    [
+        ("npx", ["-y", "@a/server", "/data"], ("@a/server",), "@a/server", None, ("/data",)),
+        ("/usr/bin/npx", ["--yes", "server@1.2.3"], ("server@1.2.3",), "server", None, ()),
+        ("npx", ["-y", "server@latest", "-v"], ("server",), "server", None, ("-v",)),
+        ("npx", ["-p", "@a/b@2", "run-it", "x"], ("@a/b@2",), "@a/b", "run-it", ("x",)),
+        ("uvx", ["mcp-server-fetch"], ("mcp-server-fetch",), "mcp-server-fetch", "mcp-server-fetch", ()),
+        ("uvx", ["tool@1.0", "-x"], ("tool==1.0",), "tool", "tool", ("-x",)),
+        ("uvx", ["tool==1.0", "-x"], ("tool==1.0",), "tool", "tool", ("-x",)),
+        ("uvx", ["tool[extra]>=1"], ("tool[extra]>=1",), "tool", "tool", ()),
+        ("uvx", ["--from", "pkg[cli]>=2", "cmd"], ("pkg[cli]>=2",), "pkg", "cmd", ()),
+        ("uv", ["tool", "run", "--python", "3.11", "tool"], ("tool",), "tool", "tool", ()),
+    ],
+)
+def test_a_command_that_fetches_a_package_names_it(
+    command: str, args: list[str], lines: tuple[str, ...], package: str, program_name: str | None, rest: tuple[str, ...]
+) -> None:
+    found = packaged(command, args)
+    assert found is not None
+    assert (found.wanted.lines, found.package, found.program, found.args) == (lines, package, program_name, rest)
+    assert found.wanted.index is (Index.npm if "npx" in command else Index.pip)
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("npx", []),
+        ("npx", ["--registry", "http://evil.example"]),
+        ("npx", ["https://evil.example/x.tgz"]),
+        ("npx", ["-p"]),
+        ("uvx", ["--index-url", "http://evil.example", "x"]),
+        ("uvx", ["--from", "git+https://evil.example/x", "x"]),
+        ("uvx", ["../../etc"]),
+    ],
+)
+def test_a_command_that_would_fetch_from_elsewhere_is_refused(command: str, args: list[str]) -> None:
+    with pytest.raises(InvalidInput):
+        packaged(command, args)
+
+
+def test_other_commands_are_programs() -> None:
+    assert packaged("python3", ["server.py"]) is packaged("uv", ["run", "x"]) is None
+
+
+@pytest.mark.parametrize("path", ["/etc", "/srv/../etc", "data", "/proc/1", "/srv/data2", "/usr/lib"])
+def test_only_directories_that_the_operator_allows_are_granted(path: str) -> None:
+    config = program(directories=(GrantedDirectory(path),))
+    with pytest.raises(InvalidInput):
+        granted(config, ("/srv/data",))
+
+
+def test_a_granted_directory_keeps_its_owner() -> None:
+    config = program(directories=(GrantedDirectory("/srv/data/a", writable=True),))
+    (mount,) = granted(config, ("/srv/data",))
+    assert (mount.source, mount.target, mount.writable, mount.ours) == ("/srv/data/a", "/srv/data/a", True, False)
+    assert config.options == McpOptions(directories=(GrantedDirectory("/srv/data/a", writable=True),))

@@ -1,0 +1,178 @@
+"""OAuth for MCP servers: discovery, PKCE, the issuer, renewal; against an authorization server in the test."""
+
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from aiohttp import web
+
+from kelpie.core.errors import McpError
+from kelpie.mcp.oauth.discovery import Discovery
+from kelpie.mcp.transports.http_exchange import HttpExchange
+from kelpie.mcp.transports.port import TransportLimits
+from kelpie.world.http.port import NetworkHttp
+from tests.mcp.http_server import HttpServer
+from tests.server.rig import client_of, open_rig
+
+
+class AuthorizationServer:
+    """It gives a token for a code, checks PKCE, and renews tokens."""
+
+    def __init__(self, protects: HttpServer) -> None:
+        self.url = ""
+        self.protects = protects
+        self.asked: list[dict[str, str]] = []
+        self.life_s = 3600
+        self.issuer: str | None = None
+        self._challenge = ""
+
+    async def metadata(self, request: web.Request) -> web.Response:
+        if "protected-resource" in request.path:
+            resource = f"{self.protects.url}/mcp"
+            return web.json_response({"resource": resource, "authorization_servers": [self.url]})
+        return web.json_response(
+            {
+                "issuer": self.issuer or self.url,
+                "authorization_endpoint": f"{self.url}/authorize",
+                "token_endpoint": f"{self.url}/token",
+                "registration_endpoint": f"{self.url}/register",
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+
+    async def register(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        assert body["redirect_uris"][0].endswith("/v1/tools/mcp/oauth/callback")
+        return web.json_response({"client_id": "client-1"}, status=201)
+
+    async def token(self, request: web.Request) -> web.Response:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        self.asked.append(form)
+        if form["grant_type"] == "authorization_code":
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == self._challenge
+        token = f"token-{len(self.asked)}"
+        self.protects.token = token
+        return web.json_response(
+            {"access_token": token, "token_type": "Bearer", "expires_in": self.life_s, "refresh_token": "r"}
+        )
+
+    def agree(self, address: str) -> dict[str, str]:
+        """What a person is sent back with."""
+        query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert query["code_challenge_method"] == "S256" and query["resource"] == f"{self.protects.url}/mcp"
+        self._challenge = query["code_challenge"]
+        return {"state": query["state"], "code": "code-1", "iss": self.url}
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["AuthorizationServer"]:
+        app = web.Application()
+        app.add_routes([web.post("/register", self.register), web.post("/token", self.token)])
+        app.add_routes([web.get("/{path:.*}", self.metadata)])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+class Place:
+    def __init__(self, client: httpx.AsyncClient, kelpie: Any, mcp: HttpServer, server: AuthorizationServer) -> None:
+        self.client = client
+        self.kelpie = kelpie
+        self.mcp = mcp
+        self.authorization = server
+
+    async def registered(self) -> str:
+        config = {"mcp_server_type": "streamable_http", "server_url": f"{self.mcp.url}/mcp"}
+        made = await self.client.post("/v1/mcp-servers/", json={"server_name": "web", "config": config})
+        return made.json()["id"]
+
+    async def logged_in(self, server: str, **changed: str) -> list[str]:
+        """The events of a login in which the person agrees."""
+        api, events = self.kelpie.api(), list[str]()
+        record = await api.mcp_servers.get(server)
+        async for step in api.mcp_logins.connect(record, "http://kelpie.example"):
+            events.append(step.event)
+            if step.event == "authorization_url":
+                back = self.authorization.agree(step.facts["url"]) | changed
+                page = await self.client.get("/v1/tools/mcp/oauth/callback", params=back)
+                if page.status_code != 200:
+                    return [*events, page.text]
+        return events
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    mcp = HttpServer("2026-07-28")
+    mcp.token = "none yet"
+    async with mcp.serving(), AuthorizationServer(mcp).serving() as server:
+        mcp.metadata = f"{server.url}/.well-known/oauth-protected-resource"
+        async with open_rig(tmp_path, mcp_private=True) as (kelpie, _), client_of(kelpie) as client:
+            yield Place(client, kelpie, mcp, server)
+
+
+async def test_a_person_logs_in_and_the_token_is_renewed(place: Place) -> None:
+    server = await place.registered()
+    assert (await place.client.get(f"/v1/mcp-servers/{server}/tools")).json() == []
+    place.authorization.life_s = 1  # so that it must be renewed at once
+    assert await place.logged_in(server) == [
+        "connection_attempt",
+        "oauth_required",
+        "authorization_url",
+        "waiting_for_auth",
+        "success",
+    ]
+    first, *renewals = place.authorization.asked
+    assert first["grant_type"] == "authorization_code" and first["client_id"] == "client-1"
+    assert {each["grant_type"] for each in renewals} == {"refresh_token"}, "an ending token is renewed before use"
+    place.mcp.token = "revoked"
+    assert (await place.client.patch(f"/v1/mcp-servers/{server}/refresh")).status_code == 200
+    stored = await place.kelpie.world.database.read(
+        lambda tx: tx.exec_driver_sql("SELECT tokens FROM mcp_oauth").scalar()
+    )
+    assert "token-" not in stored, "tokens are encrypted"
+
+
+async def test_an_answer_of_another_issuer_is_refused(place: Place) -> None:
+    server = await place.registered()
+    *_, page = await place.logged_in(server, iss="http://evil.example")
+    assert "not from" in page
+    *_, page = await place.logged_in(server, state="guessed")
+    assert "no login waits" in page
+    assert place.authorization.asked == [], "no code was sent anywhere"
+
+
+async def test_metadata_of_another_issuer_is_refused(place: Place) -> None:
+    server = await place.registered()
+    place.authorization.issuer = "http://evil.example"
+    assert await place.logged_in(server) == ["connection_attempt", "error"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1/x", "http://169.254.169.254/latest", "file:///etc/passwd", "http://[::1]/"]
+)
+async def test_an_address_that_a_server_names_is_checked(url: str) -> None:
+    exchange = HttpExchange(NetworkHttp(), TransportLimits(), public=True)
+    with pytest.raises(McpError, match="OAuth is not possible"):
+        await Discovery(exchange, private=False).find(
+            "https://mcp.example.com/mcp", f'Bearer resource_metadata="{url}"'
+        )
+    await exchange.close()
+
+
+async def test_the_client_document_is_open_to_everybody(place: Place) -> None:
+    document = (await place.client.get("/v1/tools/mcp/oauth/client.json")).json()
+    assert document["client_id"].endswith("/v1/tools/mcp/oauth/client.json")
+    assert document["redirect_uris"] == [document["client_id"].replace("client.json", "callback")]
