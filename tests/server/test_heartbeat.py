@@ -93,7 +93,9 @@ class Attacker:
         longer as well, and what a request itself takes, it takes each time."""
         self._heartbeat.request = name
         status, answer = await asyncio.to_thread(self._send, method, path, body, kind)
-        expected = status < 500 or status == NOT_IMPLEMENTED or b"mcp_connection_error" in answer
+        # MCP servers and providers of this test cannot be reached.
+        unreachable = any(code in answer for code in (b"mcp_connection_error", b"could not be resolved"))
+        expected = status < 500 or status == NOT_IMPLEMENTED or unreachable
         assert expected, f"{name}: {status} {answer[:300]!r}"
         for _ in range(REPEATS):
             took = self._heartbeat.longest.get(name, 0.0)

@@ -7,10 +7,10 @@ what a test function notices.
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from sqlalchemy import bindparam, case, select, update
+from sqlalchemy import Update, bindparam, case, select, update
 
 from kelpie.actors import actor
 from kelpie.agent.compaction import window_guard
@@ -34,6 +34,7 @@ from kelpie.storage.runs import callbacks, runs, unfinished
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.tables import agent_head, conversations
 from kelpie.storage.tables import runs as runs_table
+from kelpie.world.statements import Prepared
 from tests.agent import test_compaction
 from tests.sim.mutations import Mutation
 
@@ -77,7 +78,8 @@ def calls_answered_in_part_meanwhile_are_denied(patch: pytest.MonkeyPatch) -> No
 
 def a_run_that_has_ended_is_ended_again(patch: pytest.MonkeyPatch) -> None:
     statement = update(runs_table).where(runs_table.c.id == bindparam("of_run"))
-    patch.setattr(runs, "_FINISH", statement.values(runs._FINISH._values or {}))
+    finished = cast("Update", runs._FINISH._statement)
+    patch.setattr(runs, "_FINISH", Prepared(statement.values(finished._values or {})))
 
 
 def what_a_cancelled_call_cost_is_not_recorded(patch: pytest.MonkeyPatch) -> None:

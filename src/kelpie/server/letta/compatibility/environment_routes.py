@@ -9,7 +9,7 @@ from fastapi import Path, Query
 
 from kelpie import __version__
 from kelpie.core.access.callers import Caller
-from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.errors import NotFound
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
@@ -31,13 +31,12 @@ DevicePath = Annotated[str, Path(max_length=ID_CHARS_MAX)]
 async def list_environments(
     api: CallerApi,
     after: Short = None,
-    limit: Short = None,
+    limit: Annotated[int, Query(ge=0, le=LIMIT_MAX)] = LIMIT_MAX,
     online_only: Annotated[str | None, Query(alias="onlineOnly", max_length=ID_CHARS_MAX)] = None,
     source: Literal["local", "remote"] | None = None,
     user_id: Annotated[str | None, Query(alias="userId", max_length=ID_CHARS_MAX)] = None,
 ) -> JsonAnswer:
-    most = _limit(limit)
-    hidden = after is not None or source == "local" or user_id is not None or most == 0
+    hidden = after is not None or source == "local" or user_id is not None or limit == 0
     shown = [] if hidden else [_server(api.caller, api.world.clock.now())]
     return JsonAnswer({"connections": shown, "hasNextPage": False})
 
@@ -47,14 +46,6 @@ async def retrieve_environment(api: CallerApi, device_id: DevicePath) -> JsonAns
     if device_id != DEVICE:
         raise NotFound("Environment", device_id)
     return JsonAnswer(_server(api.caller, api.world.clock.now()))
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return LIMIT_MAX
-    if not (text.isascii() and text.isdigit()) or len(text) > 9:
-        raise InvalidInput("limit", "must be a number that is not negative")
-    return min(int(text), LIMIT_MAX)
 
 
 def _server(caller: Caller, now: int) -> dict[str, Any]:
