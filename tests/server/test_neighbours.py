@@ -137,11 +137,13 @@ async def test_a_cursor_of_anothers_is_as_good_as_none(street: Street) -> None:
 
 
 async def _lists(client: httpx.AsyncClient) -> list[tuple[str, list[str]]]:
-    """Every path whose answer is cut by a cursor, with the cursors that it takes, but those of the operator, who sees all
-    organisations."""
+    """Every path whose answer is cut by a cursor, with the cursors that it takes, but those of the operator, who sees
+    all organisations."""
     document = (await client.get("/openapi.json")).json()
     cursors = {
-        path: [one["name"] for one in methods.get("get", {}).get("parameters", ()) if one["name"] in ("after", "before")]
+        path: [
+            one["name"] for one in methods.get("get", {}).get("parameters", ()) if one["name"] in ("after", "before")
+        ]
         for path, methods in document["paths"].items()
     }
     return [(path, sides) for path, sides in cursors.items() if sides]
