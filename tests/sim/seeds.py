@@ -269,5 +269,11 @@ FOUND = (
         "a renewal of a token ended with the call that waited for it: the new refresh token was lost",
     ),
     Found("mcp-tokens-that-end", 1, "a renewed token that could not be stored was lost"),
+    Found(
+        "lanes-of-one-agent",
+        803677,
+        "thoughts in tool calls were switched during a step: the history in memory kept the form of before, in which "
+        "the model was then shown it",
+    ),
     Found("mcp-tokens-that-end", 7, "a failing database broke off the events of a connection to an MCP server"),
 )

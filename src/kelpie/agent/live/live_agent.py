@@ -83,6 +83,13 @@ class LiveConversation:
         self.forgotten += 1
         self.context = None
 
+    def renew(self, loaded: AgentSnapshot) -> None:
+        """Takes in what was read of the agent; the context is read again if its model is shown it in another form."""
+        before = self.spec
+        self.loaded = loaded
+        if self.spec is not before:
+            self.reread()
+
     def reread(self) -> None:
         """Invalidates the context: it is read again before the model is next asked."""
         self.context = None
@@ -114,7 +121,7 @@ class LiveConversation:
         before = self.spec
         self.override = override
         self._agent = self._frame = None
-        if self.spec is not before:  # the history is shown to another kind of model in another form
+        if self.spec is not before:  # as in `renew`
             self.reread()
 
     @property
