@@ -181,7 +181,7 @@ class Kelpie:
         environments, sandbox = Environments(packages, self._share), _sandbox(world, settings, self.broker, self._share)
         wait_graph = WaitGraph(settings.sandbox_cells_max, None if sandbox is None else sandbox.slots)
         mcp_tokens = _mcp_tokens(world, settings)
-        mcp_pool = _mcp_pool(world, settings, sandbox, environments, mcp_tokens)
+        mcp_pool = _mcp_pool(world, settings, sandbox, environments, mcp_tokens, self._share)
         mcp_tool_runner = McpToolRunner(world, mcp_pool)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
@@ -410,10 +410,11 @@ def _mcp_pool(
     sandbox: ProcessSandbox | None,
     environments: Environments,
     tokens: OAuthTokens,
+    share: OrganizationShare,
 ) -> ConnectionPool:
     launcher = StdioLauncher(sandbox, environments, settings.mcp_directories, settings.tool_memory_mb or None)
     dialer = Dialer(world.http, launcher, settings.mcp_private, tokens.of)
-    return ConnectionPool(dialer, _mcp_limits(settings), world.clock)
+    return ConnectionPool(dialer, _mcp_limits(settings), world.clock, share)
 
 
 def _tracing(settings: Settings) -> Tracing | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from kelpie.core.errors import InvalidInput, McpError, McpFault
+from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
 from kelpie.core.tools.mcp_servers import GrantedDirectory, McpOptions
 from kelpie.core.tools.package_requirements import Index
 from kelpie.mcp.client.answers import CallAnswer, CallResult
@@ -19,6 +20,7 @@ from tests.mcp.http_server import HttpServer
 from tests.mcp.plain_sandbox import PlainSandbox, program
 
 DEADLINE_S = 60.0
+ONE, OTHER = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000001")
 
 
 async def call(connection: Connection, tool: str, **arguments: int) -> str:
@@ -82,6 +84,40 @@ async def test_the_program_unused_for_longest_makes_room() -> None:
             assert await call(connection, "add", a=1, b=1) == "2"
         await until(lambda: sandbox.running == 2)
         assert not pool.report(server_of(program(), number=1)).connected
+
+
+async def test_an_organization_has_its_share_of_the_programs_and_takes_none_of_anothers() -> None:
+    async with pool_of(PlainSandbox(), organizations=2, processes_max=4) as pool:
+        servers = {number: server_of(program(), number=number, organization=ONE) for number in range(1, 7)}
+        servers[9] = server_of(program(), number=9, organization=OTHER)
+        for number in (9, *range(1, 7)):  # of the three that the other one leaves, two: the last place stays free
+            assert await call(await pool.get(servers[number]), "add", a=1, b=1) == "2"
+        running = {number for number, server in servers.items() if pool.report(server).connected}
+        assert running == {9, 5, 6}
+
+
+async def test_programs_in_use_leave_room_for_another_organization() -> None:
+    never = asyncio.Event()
+    async with pool_of(PlainSandbox(), organizations=2, processes_max=4) as pool, asyncio.TaskGroup() as tasks:
+        busy: list[asyncio.Task[object]] = []
+        for number in range(1, 4):
+            connection = await pool.get(server_of(program(), number=number, organization=ONE))
+            busy.append(tasks.create_task(connection.use(lambda _: never.wait())))
+            await until(lambda found=connection: found.connected)
+        with pytest.raises(McpError, match=r"others may use the places that are left; try again later"):
+            await pool.get(server_of(program(), number=4, organization=ONE))
+        other = await pool.get(server_of(program(), number=9, organization=OTHER))
+        assert await call(other, "add", a=1, b=1) == "2"
+        for task in busy:
+            task.cancel()
+
+
+async def test_connections_over_http_have_a_limit_too() -> None:
+    async with HttpServer().serving() as server, pool_of(connections_max=2) as pool:
+        records = [server_of(http_config(f"{server.url}/mcp"), number=number) for number in range(5)]
+        for record in records:
+            assert await call(await pool.get(record), "add") == "add"
+        assert [pool.report(record).connected for record in records] == [False, False, False, True, True]
 
 
 async def test_a_changed_configuration_gets_a_new_connection() -> None:

@@ -172,11 +172,12 @@ def chat(
 
 
 @kelpie.command(epilog=examples("demo"))
-def demo(url: Url = None) -> None:
+def demo(context: typer.Context, url: Url = None) -> None:
     """Create the agent 'demo', if missing, and show what to try."""
     from kelpie.cli.commands import demo
 
-    raise typer.Exit(demo.demo(client(url)))
+    given = context.parent.params if context.parent is not None else {}
+    raise typer.Exit(demo.demo(client(url), {**given, "url": url or given.get("url")}))
 
 
 @kelpie.command(epilog=examples("doctor", "doctor -v", "doctor --isolation"))

@@ -226,7 +226,8 @@ def _told(answer: http.client.HTTPResponse, data: bytes) -> ErrorResponse:
 
 def error_sentence(error: Mapping[str, Any]) -> str:
     """The message of an error with what stands behind it, and the remedy."""
-    told = [error.get("message"), error.get("detail"), error.get("hint")]
+    detail = None if error.get("type") == "mcp_connection_error" else error.get("detail")  # there a word for programs
+    told = [error.get("message"), detail, error.get("hint")]
     message, detail, hint = (str(word).rstrip(".") if word else "" for word in told)
     what = ": ".join(dict.fromkeys(filter(None, (message, detail))))
     return ". ".join(dict.fromkeys(filter(None, (what, hint)))) or "the turn failed"
