@@ -7,6 +7,7 @@ from typing import Any
 from kelpie.core.conversations.questions import Question
 from kelpie.core.errors import McpError
 from kelpie.mcp.client.answers import ELICITATION, InputGiven, read_question
+from kelpie.mcp.protocol.envelope import PROGRESS_TOKEN
 from kelpie.mcp.protocol.messages import (
     METHOD_NOT_FOUND,
     TOOLS_CHANGED,
@@ -47,7 +48,8 @@ class InboundMessages:
             self._progress(message)
 
     def _progress(self, message: Notification) -> None:
-        call = self.calls.get(message.params.get("progressToken", ""))
+        token = message.params.get(PROGRESS_TOKEN)
+        call = self.calls.get(token) if isinstance(token, str | int) else None
         done, total, said = (message.params.get(name) for name in ("progress", "total", "message"))
         if call is not None and call.progress is not None and isinstance(done, int | float):
             call.progress(

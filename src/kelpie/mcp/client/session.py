@@ -94,11 +94,14 @@ class Session:
         except TimeoutError:
             raise timed_out("it did not connect", connect_s) from None
 
-    async def listen(self) -> None:
-        """Follows what the server sends on its own, until that ends. Raises McpError."""
+    async def listen(self, ready: Callable[[], None]) -> None:
+        """Follows what the server sends on its own, until that ends. Calls `ready` when a call may be made whose
+        questions arrive there. Raises McpError."""
         if not self.stateless:
-            await self._transport.listen()
-        elif self.changes_tools:
+            await self._transport.listen(ready)
+            return
+        ready()  # its questions are answers
+        if self.changes_tools:
             await self._send("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, self.version)
 
     @property

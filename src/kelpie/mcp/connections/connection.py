@@ -23,6 +23,7 @@ CALLS_MAX = 100  # of one server at once
 TRIES_MAX = 3  # to reach a server that does not accept connections
 RETRY_S = 0.25  # before the second try; the third waits twice as long
 SECRET_CHARS_MIN = 6  # shorter ones are words that any text may have
+LISTEN_S_MAX = 1.0  # that the first call waits for the stream of an older server
 LISTEN_AGAIN_S, LISTEN_AGAIN_S_MAX = 5.0, 300.0
 # Failures that say nothing about whether the server works.
 _ITS_WORD = (McpFault.refused, McpFault.too_large, McpFault.unauthorized)
@@ -211,10 +212,23 @@ class Connection:
                     raise
                 # It may have died of a question that it does not know.
                 self._session = await self._open_unless_closed(session_only=True)
-            self._session_only = not self._session.stateless
+            session = self._session
+            self._session_only = not session.stateless
             if self._listening is None:
-                self._listening = asyncio.create_task(self._listen(self._session))
-            return self._session
+                await self._begin_to_listen(session)
+                self._check_open()
+            return session
+
+    async def _begin_to_listen(self, session: Session) -> None:
+        """A question that an older server asks during the first call is lost unless somebody listens by then. A server
+        that shows no sign of a stream is not waited for."""
+        ready = asyncio.Event()
+        self._listening = asyncio.create_task(self._listen(session, ready.set))
+        try:
+            async with asyncio.timeout(LISTEN_S_MAX):
+                await ready.wait()
+        except TimeoutError:
+            _log.debug("mcp_stream_silent", "MCP server has not opened a stream yet", server=self.server.server_name)
 
     async def _open_unless_closed(self, *, session_only: bool) -> Session:
         """Opens a session. Closing the connection meanwhile ends that: nobody else would end the session."""
@@ -275,15 +289,16 @@ class Connection:
             self._listening = None
         self._close_soon(session)
 
-    async def _listen(self, session: Session) -> None:
+    async def _listen(self, session: Session, ready: Callable[[], None]) -> None:
         """Follows what the server sends on its own, as long as the session lasts."""
         pause_s = LISTEN_AGAIN_S
         while session.alive:
             try:
-                await session.listen()
+                await session.listen(ready)
                 if not session.stateless:
                     return
             except McpError as error:
+                ready()
                 _log.debug(
                     "mcp_notifications_lost",
                     "Notifications of an MCP server stopped",
