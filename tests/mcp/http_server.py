@@ -32,6 +32,7 @@ class HttpServer:
         self.token: str | None = None  # that requests must show
         self.metadata = ""  # where a refusal says that its metadata is
         self.names = list(NAMES)
+        self.kept_ms: int | None = None  # how long its list of tools may be kept
         self.polls_left = 2  # before a task has its result
         self.cancelled = False
         self._streams: dict[str, asyncio.Queue[dict[str, Any]]] = {}
@@ -75,7 +76,8 @@ class HttpServer:
             return _result(number, {"resultType": "complete", "supportedVersions": [self.version], "capabilities": {}})
         if method == "tools/list":
             listed = [{"name": name, "description": name, "inputSchema": NO_ARGUMENTS} for name in self.names]
-            return _result(number, {"resultType": "complete", "tools": listed})
+            kept = {} if self.kept_ms is None else {"ttlMs": self.kept_ms, "cacheScope": "private"}
+            return _result(number, {"resultType": "complete", "tools": listed, **kept})
         if method == "tools/call":
             return await self.call(request, message)
         if method.startswith("tasks/"):

@@ -10,6 +10,7 @@ from kelpie.mcp.client.answers import ELICITATION, InputGiven, read_question
 from kelpie.mcp.protocol.envelope import PROGRESS_TOKEN
 from kelpie.mcp.protocol.messages import (
     METHOD_NOT_FOUND,
+    SUBSCRIBED,
     TOOLS_CHANGED,
     Failure,
     Notification,
@@ -36,6 +37,7 @@ class InboundMessages:
 
     def __init__(self, reply: Reply, tools_changed: Callable[[], None]) -> None:
         self.calls: dict[RequestId, RunningCall] = {}
+        self.subscribed: Callable[[], None] | None = None  # called when a subscription has begun
         self._reply = reply
         self._tools_changed = tools_changed
 
@@ -44,6 +46,8 @@ class InboundMessages:
             self._reply(self._answer(message, during))
         elif message.method == TOOLS_CHANGED:
             self._tools_changed()
+        elif message.method == SUBSCRIBED and self.subscribed is not None:
+            self.subscribed()
         elif message.method == "notifications/progress":
             self._progress(message)
 

@@ -193,9 +193,9 @@ class Connection:
                 tries += 1
 
     def _look_at_tools(self, session: Session) -> None:
-        """Has the tools read in a session in which nobody has: they may have changed while there was none."""
-        if not session.lists_tools:
-            session.lists_tools = True
+        """Has the tools read that are too old, or that nobody has read in this session: they may have changed."""
+        if session.tools_are_old:
+            session.expect_tools()
             self._tools_changed()
 
     async def _opened(self) -> Session:
@@ -220,10 +220,19 @@ class Connection:
             return session
 
     async def _begin_to_listen(self, session: Session) -> None:
-        """A question that an older server asks during the first call is lost unless somebody listens by then. A server
-        that shows no sign of a stream is not waited for."""
+        """A question that an older server asks during the first call is lost unless somebody listens by then; a server
+        that opens no stream is not waited for. A change of tools that came before is lost as well, so they are read
+        again."""
         ready = asyncio.Event()
-        self._listening = asyncio.create_task(self._listen(session, ready.set))
+
+        def hears() -> None:
+            ready.set()
+            if session.lists_tools and session.changes_tools:
+                self._tools_changed()
+
+        self._listening = asyncio.create_task(self._listen(session, hears, ready.set))
+        if session.stateless:
+            return  # its questions are answers
         try:
             async with asyncio.timeout(LISTEN_S_MAX):
                 await ready.wait()
@@ -289,16 +298,16 @@ class Connection:
             self._listening = None
         self._close_soon(session)
 
-    async def _listen(self, session: Session, ready: Callable[[], None]) -> None:
+    async def _listen(self, session: Session, hears: Callable[[], None], fails: Callable[[], None]) -> None:
         """Follows what the server sends on its own, as long as the session lasts."""
         pause_s = LISTEN_AGAIN_S
         while session.alive:
             try:
-                await session.listen(ready)
-                if not session.stateless:
+                await session.listen(hears)
+                if not session.stateless or not session.changes_tools:
                     return
             except McpError as error:
-                ready()
+                fails()
                 _log.debug(
                     "mcp_notifications_lost",
                     "Notifications of an MCP server stopped",
@@ -309,8 +318,6 @@ class Connection:
                     return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LISTEN_AGAIN_S_MAX)
-            if session.changes_tools:
-                self._tools_changed()  # what it said meanwhile is lost
 
     def _rest(self, *, upkeep: bool) -> None:
         """Closes the session when nothing has used it for a while."""

@@ -62,7 +62,7 @@ class Transport(Protocol):
     async def listen(self, ready: Callable[[], None]) -> None:
         """Receives what the server sends on its own, until that ends; returns at once where nothing must be asked.
 
-        Calls `ready` when it receives it, or knows that there is nothing to receive.
+        Calls `ready` when it arrives from now on, also after a break, or when there is nothing to receive.
         """
         ...
 

@@ -12,7 +12,6 @@ import httpx
 from kelpie.core.errors import McpError, McpFault
 from kelpie.mcp.protocol import http_headers
 from kelpie.mcp.protocol.messages import (
-    TOOLS_CHANGED,
     Failure,
     NotAMessage,
     Notification,
@@ -77,7 +76,7 @@ class StreamableHttpTransport:
 
     async def listen(self, ready: Callable[[], None]) -> None:
         """Follows the stream of what a server sends on its own; returns when the server has none."""
-        reader, lost = EventReader(), False
+        reader = EventReader()
         while True:
             resumed = {http_headers.LAST_EVENT: reader.last_id} if reader.last_id else {}
             sent = {**await self._common(), **resumed, "accept": _STREAM}
@@ -88,8 +87,6 @@ class StreamableHttpTransport:
                         return
                     if response.status_code >= 400:
                         raise await self._refusal(response)
-                    if lost and not resumed:  # what the server said meanwhile is lost
-                        self.inbound(Notification(TOOLS_CHANGED), None)
                     async for event in self._exchange.events(response, reader, patient=True):
                         self._hear(event.data, None)
             except (StreamBroken, NotAMessage):
@@ -97,7 +94,6 @@ class StreamableHttpTransport:
             except McpError as error:
                 if error.kind is not McpFault.unreachable:
                     raise
-            lost = True
             wait_s = LISTEN_AGAIN_S if reader.retry_ms is None else reader.retry_ms / 1000
             await asyncio.sleep(min(max(wait_s, LISTEN_AGAIN_S_MIN), LISTEN_AGAIN_S_MAX))
 
