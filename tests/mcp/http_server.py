@@ -24,9 +24,15 @@ class HttpServer:
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.sessions: set[str] = set()
         self.cuts = 1  # streams that `cut` breaks off
+        self.pauses = 0  # resumed streams that are ended before the answer, with a new event id
+        self.own_stream: asyncio.Queue[dict[str, Any]] | None = None  # of what it sends on its own
+        self.stream_asked = asyncio.Event()
+        self.stream_opens: asyncio.Event | None = None  # None: it has no such stream
+        self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}  # to its own questions
         self.token: str | None = None  # that requests must show
         self.metadata = ""  # where a refusal says that its metadata is
         self.names = list(NAMES)
+        self.kept_ms: int | None = None  # how long its list of tools may be kept
         self.polls_left = 2  # before a task has its result
         self.cancelled = False
         self._streams: dict[str, asyncio.Queue[dict[str, Any]]] = {}
@@ -51,6 +57,8 @@ class HttpServer:
         if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
             return web.json_response({}, status=401, headers={"www-authenticate": self.challenge})
         if "method" not in message or "id" not in message:
+            if (asked := self._replies.pop(message.get("id", ""), None)) is not None:
+                asked.set_result(message["result"])
             return web.Response(status=202)
         begins = self.stateless or message["method"] == "initialize"
         if not begins and request.headers.get("mcp-session-id") not in self.sessions:
@@ -68,7 +76,8 @@ class HttpServer:
             return _result(number, {"resultType": "complete", "supportedVersions": [self.version], "capabilities": {}})
         if method == "tools/list":
             listed = [{"name": name, "description": name, "inputSchema": NO_ARGUMENTS} for name in self.names]
-            return _result(number, {"resultType": "complete", "tools": listed})
+            kept = {} if self.kept_ms is None else {"ttlMs": self.kept_ms, "cacheScope": "private"}
+            return _result(number, {"resultType": "complete", "tools": listed, **kept})
         if method == "tools/call":
             return await self.call(request, message)
         if method.startswith("tasks/"):
@@ -100,8 +109,18 @@ class HttpServer:
             schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
             ask = {"method": "elicitation/create", "params": {"message": "Your name?", "requestedSchema": schema}}
             return _result(number, {"resultType": "input_required", "inputRequests": {"who": ask}, "requestState": "s"})
+        if name == "ask" and self.stream_opens is not None:
+            return _result(number, _text(await self.ask()))
         said = message["params"].get("inputResponses", {}).get("who", {}).get("content", {}).get("name", "")
         return _result(number, _text(f"Hello {said}" if said else name, error=name == "fail"))
+
+    async def ask(self) -> str:
+        """Asks on the stream of its own; a question that nobody listens to is lost, and never answered."""
+        asked = self._replies["q1"] = asyncio.get_running_loop().create_future()
+        if self.own_stream is not None:
+            params = {"message": "Your name?", "requestedSchema": NO_ARGUMENTS}
+            self.own_stream.put_nowait({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params})
+        return (await asked)["action"]
 
     async def stream(self, request: web.Request, number: int, name: str) -> web.StreamResponse:
         """A stream that breaks off before the answer, or never says anything."""
@@ -128,15 +147,32 @@ class HttpServer:
         return _result(number, {"resultType": "complete", **found})
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """Resumes a stream that broke off; there is no other."""
+        """Resumes a stream that broke off, or follows what the server sends on its own."""
         if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
             return web.json_response({}, status=401, headers={"www-authenticate": self.challenge})
         kept = self._kept.pop(request.headers.get("last-event-id", ""), None)
         if kept is None:
-            return web.Response(status=405)
+            return await self.own(request)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
+        if self.pauses > 0:
+            self.pauses -= 1
+            self._kept[f"pause-{self.pauses}"] = kept
+            await response.write(f"id: pause-{self.pauses}\ndata:\n\n".encode())
+            return response
         await response.write(f"id: event-2\ndata: {json.dumps(kept)}\n\n".encode())
+        return response
+
+    async def own(self, request: web.Request) -> web.StreamResponse:
+        self.stream_asked.set()
+        if self.stream_opens is None:
+            return web.Response(status=405)
+        await self.stream_opens.wait()
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        queue = self.own_stream = self._streams["own"] = asyncio.Queue()
+        while (message := await queue.get()) is not None:
+            await response.write(f"data: {json.dumps(message)}\n\n".encode())
         return response
 
     async def sse(self, request: web.Request) -> web.StreamResponse:

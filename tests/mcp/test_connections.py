@@ -9,8 +9,10 @@ from kelpie.core.errors import InvalidInput, McpError, McpFault
 from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
 from kelpie.core.tools.mcp_servers import GrantedDirectory, McpOptions
 from kelpie.core.tools.package_requirements import Index
-from kelpie.mcp.client.answers import CallAnswer, CallResult
+from kelpie.mcp.client import session as session_module
+from kelpie.mcp.client.answers import CallAnswer, CallResult, InputNeeded
 from kelpie.mcp.client.session import Session
+from kelpie.mcp.connections import connection as connection_module
 from kelpie.mcp.connections.breaker import Breaker, BreakerState
 from kelpie.mcp.connections.connection import Connection
 from kelpie.mcp.connections.packaged_commands import packaged
@@ -134,6 +136,50 @@ async def test_a_server_that_forgot_the_session_is_greeted_again() -> None:
         server.sessions.clear()  # as after a restart
         assert await call(connection, "add") == "add"
         assert len(server.calls("initialize")) == 2
+
+
+async def test_the_first_call_waits_for_the_stream_on_which_its_questions_arrive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "LISTEN_S_MAX", DEADLINE_S)
+    server = HttpServer()
+    server.stream_opens = asyncio.Event()
+    async with server.serving(), pool_of() as pool:
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        calling = asyncio.create_task(connection.use(lambda session: session.call("ask", {})))
+        async with asyncio.timeout(DEADLINE_S):
+            await server.stream_asked.wait()
+            assert not server.calls("tools/call")
+            server.stream_opens.set()
+            asked = await calling
+        assert isinstance(asked, InputNeeded)
+        assert [question.message for question in asked.questions.values()] == ["Your name?"]
+
+
+@pytest.mark.parametrize(("kept_ms", "reads"), [(0, 2), (3_600_000, 1)])
+async def test_tools_are_read_again_when_their_server_no_longer_stands_by_them(
+    monkeypatch: pytest.MonkeyPatch, kept_ms: int, reads: int
+) -> None:
+    monkeypatch.setattr(session_module, "TOOLS_S_MIN", 0.0)
+    server, changed = HttpServer("2026-07-28"), list[str]()
+    server.kept_ms = kept_ms
+    async with server.serving(), pool_of() as pool:
+        pool.tools_changed = lambda server: changed.append(server.id)
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        await call(connection, "add")
+        assert len(changed) == 1, "nobody had read them"
+        await connection.use(lambda session: session.tools())
+        await call(connection, "add")
+        assert len(changed) == reads
+
+
+async def test_a_server_whose_stream_never_opens_is_called_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "LISTEN_S_MAX", 0.05)
+    server = HttpServer()
+    server.stream_opens = asyncio.Event()
+    async with server.serving(), pool_of() as pool:
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        assert await call(connection, "add") == "add"
 
 
 async def test_a_server_that_keeps_failing_is_left_alone_and_tried_again() -> None:

@@ -110,6 +110,15 @@ async def test_a_broken_stream_of_a_session_is_resumed_after_its_last_event(serv
     await session.close()
 
 
+@pytest.mark.parametrize("server", ["2025-11-25"], indirect=True)
+async def test_a_server_may_end_the_stream_of_a_long_call_often(server: HttpServer) -> None:
+    server.pauses = 10
+    session = await opened(over_http(f"{server.url}/mcp"))
+    assert words(await session.call("cut", {})) == "whole"
+    assert server.pauses == 0 and len(server.calls("tools/call")) == 1
+    await session.close()
+
+
 async def test_input_is_asked_for_and_given_with_the_state(server: HttpServer) -> None:
     session = await opened(over_http(f"{server.url}/mcp"))
     asked = await session.call("ask", {})
@@ -149,7 +158,8 @@ async def test_a_task_is_followed_to_its_result(server: HttpServer) -> None:
 async def test_a_server_that_misbehaves_gives_a_clear_error(
     server: HttpServer, tool: str, kind: McpFault, said: str
 ) -> None:
-    session = await opened(over_http(f"{server.url}/mcp", BRIEF))
+    limits = BRIEF if kind is McpFault.timed_out else CALM
+    session = await opened(over_http(f"{server.url}/mcp", limits))
     with pytest.raises(McpError) as failed:
         async with asyncio.timeout(DEADLINE_S):
             await session.call(tool, {})
