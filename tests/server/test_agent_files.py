@@ -322,7 +322,9 @@ async def test_files_of_the_first_format_are_imported(rig: Rig) -> None:
 # --- long and broken files --------------------------------------------------------------------------------------------
 
 
-async def long_file(client: httpx.AsyncClient, count: int) -> None:
+async def test_a_file_with_a_thousand_messages(rig: Rig) -> None:
+    """tests/conformance/test_bounded.py has fifty thousand."""
+    client, count = rig[2], 1_000
     rows = [message("message-0", "system", "old")]
     rows += [message(f"message-{n}", "user" if n % 2 else "assistant", f"line {n}") for n in range(1, count)]
     (agent_id,) = await imported(client, agent_file(agent(messages=rows)))
@@ -332,16 +334,6 @@ async def long_file(client: httpx.AsyncClient, count: int) -> None:
         f"line {n}" for n in range(1, count)
     ]
     assert document["agents"][0]["in_context_message_ids"] == [f"message-{n}" for n in range(count)]
-
-
-async def test_a_file_with_a_thousand_messages(rig: Rig) -> None:
-    await long_file(rig[2], 1_000)
-
-
-@pytest.mark.soak
-async def test_a_file_with_fifty_thousand_messages(tmp_path: Path) -> None:
-    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
-        await long_file(client, 50_000)
 
 
 BROKEN: list[tuple[Any, str]] = [
