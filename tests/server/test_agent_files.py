@@ -16,7 +16,7 @@ from kelpie.app import Kelpie
 from kelpie.core.errors import StorageError
 from kelpie.storage.agents import staging
 from kelpie.storage.tables import metadata
-from tests.server.agent_file_rig import SOURCE, agent, agent_file, meaning, message
+from tests.server.agent_file_rig import SOURCE, agent, agent_file, meaning, message, packed
 from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 Rig = tuple[Kelpie, Puppet, httpx.AsyncClient]
@@ -252,29 +252,69 @@ async def test_gzip_is_accepted_and_offered(rig: Rig) -> None:
     assert plain.text.startswith('{\n  "agents": [')
 
 
-async def test_files_encoded_twice_and_files_of_the_first_format_are_imported(rig: Rig) -> None:
+async def test_files_that_are_encoded_in_another_way_are_imported(rig: Rig) -> None:
     _, _, client = rig
-    await imported(client, orjson.dumps(orjson.dumps(agent_file()).decode()))
+    raw = orjson.dumps(agent_file())
+    await imported(client, orjson.dumps(raw.decode()))  # twice
+    for marked in (b"\xef\xbb\xbf" + raw, gzip.compress(b"\xef\xbb\xbf" + raw)):
+        await imported(client, marked)
+    refused = await client.post("/v1/agents/import", content=raw, headers={"content-encoding": "br"})
+    assert (refused.status_code, "gzip" in refused.text) == (400, True)
+
+
+async def test_files_of_the_first_format_are_imported(rig: Rig) -> None:
+    """Their times have no zone, their messages no ids, and of a group they have only the id."""
+    _, _, client = rig
+    at = "2025-04-01T03:47:27.514261"
+    call = {"id": "c1", "type": "function", "function": {"name": "send_message", "arguments": '{"message": "hi"}'}}
+
+    def row(role: str, text: str, **more: Any) -> dict[str, Any]:
+        same = {"group_id": None, "model": "m", "name": None, "tool_calls": [], "tool_returns": [], "updated_at": at}
+        return {"role": role, "content": [{"type": "text", "text": text}], "created_at": at, **same, **more}
+
     legacy = {
-        "agent_type": "letta_v1_agent",
+        "agent_type": "memgpt_agent",
         "name": "Old",
         "system": "You sell tea.",
         "version": "0.6.45",
         "llm_config": {"model": "model", "handle": "fake/model", "context_window": 30_000},
-        "core_memory": [{"label": "human", "value": "Bob", "limit": 5_000, "metadata_": {}}],
+        "core_memory": [{"label": "human", "value": "Bob", "limit": 5_000, "metadata_": {}, "created_at": at}],
         "messages": [
-            {"role": "system", "content": [{"type": "text", "text": "old"}], "created_at": "2025-01-01T00:00:00Z"},
-            {"role": "user", "content": [{"type": "text", "text": "hello"}], "created_at": "2025-01-01T00:00:01Z"},
+            row("system", "old"),
+            row("user", '{"type": "user_message", "message": "hello", "time": "2025-04-01 03:47:27 AM UTC+0000"}'),
+            row("assistant", "I greet.", tool_calls=[call]),
+            row("tool", packed(None), tool_call_id="c1", name="send_message"),
         ],
-        "in_context_message_indices": [0, 1],
+        "in_context_message_indices": [0, 1, 2, 3],
+        "multi_agent_group": "group-1",
+        "metadata_": {"team": "shop"},
         "tags": [{"tag": "old"}],
-        "tools": [{"name": "price_of", "source_code": SOURCE, "tool_type": "custom"}],
-        "tool_exec_environment_variables": [{"key": "K", "value": ""}],
-        "tool_rules": [],
+        "tools": [
+            {"name": "price_of", "source_code": SOURCE, "tool_type": "custom", "source_type": "python"},
+            {"name": "send_message", "source_code": None, "tool_type": "letta_core", "source_type": "python"},
+        ],
+        "tool_exec_environment_variables": [{"key": "K", "value": "", "created_at": at}],
+        "tool_rules": [{"tool_name": "send_message", "type": "exit_loop"}],
     }
-    (agent_id,) = await imported(client, legacy)
+    answer = await sent(client, legacy)
+    assert answer.status_code == 200, answer.text
+    assert any("group" in note for note in answer.json()["kelpie_notes"])
+    (agent_id,) = answer.json()["agent_ids"]
     found = await shown(client, agent_id)
-    assert (found["tags"], found["blocks"][0]["value"], len(found["message_ids"])) == (["old"], "Bob", 2)
+    assert (found["tags"], found["blocks"][0]["value"], len(found["message_ids"])) == (["old"], "Bob", 4)
+    assert ([tool["name"] for tool in found["tools"]], found["metadata"]) == (
+        ["price_of", "send_message"],
+        {"team": "shop"},
+    )
+    listed = (await client.get(f"/v1/agents/{agent_id}/messages", params={"order": "asc"})).json()
+    assert [(each["message_type"], each.get("content")) for each in listed if "content" in each][1:] == [
+        ("user_message", "hello"),
+        ("assistant_message", "hi"),
+    ]
+    assert {each["date"] for each in listed} == {"2025-04-01T03:47:27+00:00"}
+    one = await exported(client, agent_id)
+    (second,) = await imported(client, one, append_copy_suffix="false")
+    assert meaning(await exported(client, second)) == meaning(one)
     refused = await client.get(f"/v1/agents/{agent_id}/export", params={"use_legacy_format": "true"})
     assert (refused.status_code, refused.json()["detail"]) == (400, "Legacy format is not supported")
 
@@ -282,7 +322,9 @@ async def test_files_encoded_twice_and_files_of_the_first_format_are_imported(ri
 # --- long and broken files --------------------------------------------------------------------------------------------
 
 
-async def long_file(client: httpx.AsyncClient, count: int) -> None:
+async def test_a_file_with_a_thousand_messages(rig: Rig) -> None:
+    """tests/conformance/test_bounded.py has fifty thousand."""
+    client, count = rig[2], 1_000
     rows = [message("message-0", "system", "old")]
     rows += [message(f"message-{n}", "user" if n % 2 else "assistant", f"line {n}") for n in range(1, count)]
     (agent_id,) = await imported(client, agent_file(agent(messages=rows)))
@@ -292,16 +334,6 @@ async def long_file(client: httpx.AsyncClient, count: int) -> None:
         f"line {n}" for n in range(1, count)
     ]
     assert document["agents"][0]["in_context_message_ids"] == [f"message-{n}" for n in range(count)]
-
-
-async def test_a_file_with_a_thousand_messages(rig: Rig) -> None:
-    await long_file(rig[2], 1_000)
-
-
-@pytest.mark.soak
-async def test_a_file_with_fifty_thousand_messages(tmp_path: Path) -> None:
-    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
-        await long_file(client, 50_000)
 
 
 BROKEN: list[tuple[Any, str]] = [
@@ -323,7 +355,13 @@ BROKEN: list[tuple[Any, str]] = [
     (agent_file(agent(in_context_message_ids=["message-1"])), "role system"),
     (agent_file(agent(messages=[message("message-0", "wizard", "x")])), "wizard"),
     (agent_file(agent(messages=[message("message-0", "system", "x", content=[{"type": "poem"}])])), "poem"),
-    (agent_file(agent(messages=[message("message-0", "system", "x", created_at="yesterday")])), "messages[0]"),
+    (agent_file(agent(messages=[message("message-0", "system", "x", created_at="yesterday")])), "is not a time"),
+    (
+        agent_file(agent(messages=[message("message-0", "system", "x", content=["x"])])),
+        "'content' must be a list of objects",
+    ),
+    (agent_file(agent(messages=[{"id": "message-0"}])), "'role' is missing"),
+    (agent_file(agent(messages=[message("message-0", "system", "x", tool_calls=[{"id": "c"}])])), "'name' is missing"),
     (agent_file(agent(name="a\nb")), "name"),
     (agent_file(agent(timezone="Mars/Olympus")), "timezone"),
     (agent_file(agent(agent_type="robot")), "agent_type"),

@@ -84,7 +84,7 @@ class AgentFileImports:
 
         Raises InvalidInput, Conflict, ModelError, QuotaExceeded, StorageError.
         """
-        notes: list[str] = []
+        notes = list(file.notes)
         plan = await self.plan(file, options, notes)
         with self._staged.held(plan.agent_ids):
             histories = [await self._stage(file, planned) for planned in plan.agents]

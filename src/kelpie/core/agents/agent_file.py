@@ -120,6 +120,7 @@ class AgentFile:
     sources: tuple[Document, ...] = ()
     files: tuple[Document, ...] = ()
     skills: tuple[Document, ...] = ()
+    notes: tuple[str, ...] = ()  # about what it does not say
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ def agent_file(answered: bytes) -> AgentFile:
         sources=tuple(head["sources"]),
         files=tuple(head["files"]),
         skills=tuple(head["skills"]),
+        notes=tuple(head[file_pieces.NOTES]),
     )
     _check_references(found)
     return found

@@ -42,6 +42,7 @@ GZIP_BYTES_MIN = 1024
 GZIP_PIECE = 256 * 1024
 
 _JSON = "application/json"
+_ENCODINGS = ("identity", "gzip", "x-gzip")
 _FORM = {
     "content": {
         "multipart/form-data": {
@@ -155,9 +156,9 @@ async def _compressed(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 @router.post("/import", summary="Import agents from a file", response_model=None, openapi_extra={"requestBody": _FORM})
 async def import_agents(api: CallerApi, request: Request) -> JsonAnswer:
-    kind = request.headers.get("content-type", "")
+    kind, encoding = request.headers.get("content-type", ""), request.headers.get("content-encoding", "identity")
     if kind.lower().startswith("multipart/form-data"):
-        if request.headers.get("content-encoding", "identity") != "identity":
+        if encoding != "identity":
             raise InvalidInput("Content-Encoding", "compress the file inside the form, not the form")
         form = MultipartForm(request.stream(), boundary_of(kind))
         async with api.world.uploads.receive(form.file()) as upload:
@@ -165,6 +166,10 @@ async def import_agents(api: CallerApi, request: Request) -> JsonAnswer:
                 raise InvalidInput(FIELD, "is missing in the form; send the agent file as the field 'file'")
             imported = await _imported(api, upload, import_options(form.fields, request.headers))
     else:
+        if encoding not in _ENCODINGS:
+            raise InvalidInput(
+                "Content-Encoding", f"must be one of {', '.join(_ENCODINGS)}; compress the file with gzip"
+            )
         options = import_options(request.query_params, request.headers)
         async with api.world.uploads.receive(request.stream()) as upload:
             imported = await _imported(api, upload, options)
