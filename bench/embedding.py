@@ -7,8 +7,8 @@
 
 Prints JSON. CPU is that of all threads of the embedding process. `published` is the least and the mean cosine between
 vectors with 8 bits and the published ones. With turns, `server` and `process` are megabytes of resident memory: idle,
-at most while messages are embedded, before the process ends for want of texts, and after it; `background_cpu_s` is the CPU of both
-from the last turn until every message has its vector. The model of the turns is bench/fake_model.py.
+at most while messages are embedded, before the process ends for want of texts, and after it; `background_cpu_s` is the
+CPU of both from the last turn until every message has its vector. The model of the turns is bench/fake_model.py.
 """
 
 import argparse
