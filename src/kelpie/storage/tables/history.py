@@ -53,9 +53,9 @@ messages = Table(
     Index(None, "run_id"),
     Index(None, "step_id"),
     Index(None, "created_at"),
-    Index(None, "conversation_id", "seq", sqlite_where=_THREADED, postgresql_where=_THREADED),
-    Index(None, "group_id", sqlite_where=_GROUPED, postgresql_where=_GROUPED),
-    Index("ix_messages_answering", "agent_id", "seq", sqlite_where=_ANSWERING, postgresql_where=_ANSWERING),
+    Index(None, "conversation_id", "seq", sqlite_where=_THREADED),
+    Index(None, "group_id", sqlite_where=_GROUPED),
+    Index("ix_messages_answering", "agent_id", "seq", sqlite_where=_ANSWERING),
 )
 
 # The context of the model, in order. The default conversation is the empty string, because it is part of the key.
@@ -116,7 +116,7 @@ runs = Table(
     Index(None, "agent_id", "created_at", "id"),
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "status"),
-    Index(None, "callback_due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+    Index(None, "callback_due_at", sqlite_where=_DUE),
 )
 
 steps = Table(
