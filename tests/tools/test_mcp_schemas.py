@@ -11,29 +11,10 @@ from kelpie.mcp.client.answers import read_tool
 from kelpie.tools.mcp.tool_schemas import NON_STRICT, STRICT, SchemaRefused, namespaced, plain_name, ready_schema
 from kelpie.tools.mcp.tool_sync import ready
 
-WORDS = [
-    "type",
-    "properties",
-    "required",
-    "items",
-    "$ref",
-    "$defs",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
-    "enum",
-    "default",
-    "additionalProperties",
-    "prefixItems",
-    "patternProperties",
-    "x-mcp-header",
-    "object",
-    "array",
-    "string",
-    "nothing",
-    "name",
-]
+WORDS = (
+    *("type", "properties", "required", "items", "$ref", "$defs", "anyOf", "oneOf", "allOf", "not", "enum", "default"),
+    *("additionalProperties", "prefixItems", "patternProperties", "x-mcp-header", "object", "array", "string", "name"),
+)
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.floats(allow_nan=False), st.sampled_from(WORDS))
 JSON = st.recursive(
     LEAVES,
