@@ -257,6 +257,11 @@ FOUND = (
         1012,
         "a list of tools that was read and could not be stored was not read again, and the change was missed",
     ),
+    Found(
+        "mcp-tools-that-change",
+        45,
+        "a change of tools was missed for good when it came before the server's notifications were listened to",
+    ),
     Found("mcp-tools-that-change", 5, "of two refreshes at once, the older list of tools was stored last"),
     Found(
         "mcp-tools-that-change",

@@ -87,7 +87,7 @@ class OAuthTokens:
             raise NotFound("MCPServer", server_id[:80])
         if login is not None:
             self._logged_in[server_id] = asyncio.Event()
-        elif (waiting := self._logged_in.get(server_id)) is not None:
+        elif grant.access_token is not None and (waiting := self._logged_in.get(server_id)) is not None:
             waiting.set()
 
     async def logged_in(self, server_id: str) -> None:
