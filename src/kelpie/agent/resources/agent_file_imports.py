@@ -205,6 +205,8 @@ class AgentFileImports:
             raise InvalidInput(field, f"{str(error).rstrip('.')}. Name a model of this server in {place}.") from None
         if handle == LETTA_FREE:
             notes.append(f"{new.name}: the model {LETTA_FREE} does not exist here; {info.handle} is used.")
+        elif info.handle != handle:
+            notes.append(f"{new.name}: the model {handle} is {info.handle} here.")
         given: dict[str, Any] = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
         if options.model not in (None, in_file) or handle == LETTA_FREE:  # what the file says is about another model
             window = new.context_window_limit
