@@ -170,11 +170,25 @@ async def test_one_conversation_is_exported(rig: Rig) -> None:
     texts = json.dumps(document["agents"][0]["messages"])
     assert "in the thread" in texts
     assert "by default" not in texts
+    own = await exported(client, made["id"], conversation_id="default")
+    assert meaning(own) == meaning(await exported(client, made["id"]))
     (copy,) = await imported(client, document)
     listed = (await client.get(f"/v1/agents/{copy}/messages", params={"order": "asc"})).json()
     assert "in the thread" in [row.get("content") for row in listed]
     other = await make_agent(client)
     assert (await client.get(f"/v1/agents/{other['id']}/export", params={"conversation_id": thread})).status_code == 404
+
+
+async def test_skills_of_the_client_are_in_the_file(rig: Rig) -> None:
+    _, _, client = rig
+    made = await make_agent(client)
+    skills = [{"name": "pdf", "files": {"SKILL.md": "Read it."}, "source_url": None}]
+    body = {"skills": skills, "scrub_messages": True}
+    document = (await client.post(f"/v1/agents/{made['id']}/export", json=body)).json()
+    assert (document["skills"], document["agents"][0]["messages"]) == (skills, [])
+    answer = (await sent(client, document)).json()
+    assert any("Skills" in note for note in answer["kelpie_notes"])
+    assert (await exported(client, answer["agent_ids"][0]))["skills"] == skills
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
