@@ -394,6 +394,7 @@ BROKEN: list[tuple[Any, str]] = [
         ),
         "tools[0].source_code",
     ),
+    (agent_file(tools=[tool | {"name": f"{tool['name']}_2"} for tool in agent_file()["tools"]]), "must be 'price_of'"),
     (agent_file(groups=[{"id": "group-0", "agent_ids": ["agent-9"]}]), "agent-9"),
     (agent_file(blocks=[{"id": f"block-{n}", "label": str(n)} for n in range(1_001)]), "1000"),
     (b'{"agents": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "file"),

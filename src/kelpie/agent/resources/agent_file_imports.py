@@ -284,11 +284,16 @@ class AgentFileImports:
         return found
 
     async def _made(self, file: AgentFile, tool: FileTool) -> Tool:
+        """The custom tool to register, under the name by which it was looked for. Raises InvalidInput."""
         assert tool.new is not None
+        where = f"file.tools[{file.tools.index(tool)}]"
         try:
-            return await self._tools.prepared(tool.new)
+            made = await self._tools.prepared(tool.new)
         except InvalidInput as error:
-            raise InvalidInput(f"file.tools[{file.tools.index(tool)}].{error.field}", error.remedy) from None
+            raise InvalidInput(f"{where}.{error.field}", error.remedy) from None
+        if made.name != tool.name:
+            raise InvalidInput(f"{where}.name", f"must be '{made.name}', as its schema or its source code says")
+        return made
 
     # --- writing -------------------------------------------------------------------------------------------------
 
