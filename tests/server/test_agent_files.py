@@ -396,6 +396,10 @@ BROKEN: list[tuple[Any, str]] = [
     ),
     (agent_file(tools=[tool | {"name": f"{tool['name']}_2"} for tool in agent_file()["tools"]]), "must be 'price_of'"),
     (agent_file(groups=[{"id": "group-0", "agent_ids": ["agent-9"]}]), "agent-9"),
+    (agent_file(groups=[{"id": "group-0", "manager_config": {"manager_type": "king"}}]), "groups[0].manager_config"),
+    (agent_file(groups=[{"id": "g", "manager_config": {"manager_type": "round_robin", "max_turns": -1}}]), "max_turns"),
+    (agent_file(files=[{"id": "file-0", "source_id": ["x"]}]), "files[0].source_id"),
+    (agent_file(agent(files_agents=[{"file_id": {}}])), "files_agents[0].file_id"),
     (agent_file(blocks=[{"id": f"block-{n}", "label": str(n)} for n in range(1_001)]), "1000"),
     (b'{"agents": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "file"),
 ]
