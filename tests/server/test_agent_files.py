@@ -170,11 +170,25 @@ async def test_one_conversation_is_exported(rig: Rig) -> None:
     texts = json.dumps(document["agents"][0]["messages"])
     assert "in the thread" in texts
     assert "by default" not in texts
+    own = await exported(client, made["id"], conversation_id="default")
+    assert meaning(own) == meaning(await exported(client, made["id"]))
     (copy,) = await imported(client, document)
     listed = (await client.get(f"/v1/agents/{copy}/messages", params={"order": "asc"})).json()
     assert "in the thread" in [row.get("content") for row in listed]
     other = await make_agent(client)
     assert (await client.get(f"/v1/agents/{other['id']}/export", params={"conversation_id": thread})).status_code == 404
+
+
+async def test_skills_of_the_client_are_in_the_file(rig: Rig) -> None:
+    _, _, client = rig
+    made = await make_agent(client)
+    skills = [{"name": "pdf", "files": {"SKILL.md": "Read it."}, "source_url": None}]
+    body = {"skills": skills, "scrub_messages": True}
+    document = (await client.post(f"/v1/agents/{made['id']}/export", json=body)).json()
+    assert (document["skills"], document["agents"][0]["messages"]) == (skills, [])
+    answer = (await sent(client, document)).json()
+    assert any("Skills" in note for note in answer["kelpie_notes"])
+    assert (await exported(client, answer["agent_ids"][0]))["skills"] == skills
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -380,7 +394,12 @@ BROKEN: list[tuple[Any, str]] = [
         ),
         "tools[0].source_code",
     ),
+    (agent_file(tools=[tool | {"name": f"{tool['name']}_2"} for tool in agent_file()["tools"]]), "must be 'price_of'"),
     (agent_file(groups=[{"id": "group-0", "agent_ids": ["agent-9"]}]), "agent-9"),
+    (agent_file(groups=[{"id": "group-0", "manager_config": {"manager_type": "king"}}]), "groups[0].manager_config"),
+    (agent_file(groups=[{"id": "g", "manager_config": {"manager_type": "round_robin", "max_turns": -1}}]), "max_turns"),
+    (agent_file(files=[{"id": "file-0", "source_id": ["x"]}]), "files[0].source_id"),
+    (agent_file(agent(files_agents=[{"file_id": {}}])), "files_agents[0].file_id"),
     (agent_file(blocks=[{"id": f"block-{n}", "label": str(n)} for n in range(1_001)]), "1000"),
     (b'{"agents": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "file"),
 ]

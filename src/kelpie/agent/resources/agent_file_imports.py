@@ -205,6 +205,8 @@ class AgentFileImports:
             raise InvalidInput(field, f"{str(error).rstrip('.')}. Name a model of this server in {place}.") from None
         if handle == LETTA_FREE:
             notes.append(f"{new.name}: the model {LETTA_FREE} does not exist here; {info.handle} is used.")
+        elif info.handle != handle:
+            notes.append(f"{new.name}: the model {handle} is {info.handle} here.")
         given: dict[str, Any] = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
         if options.model not in (None, in_file) or handle == LETTA_FREE:  # what the file says is about another model
             window = new.context_window_limit
@@ -282,11 +284,16 @@ class AgentFileImports:
         return found
 
     async def _made(self, file: AgentFile, tool: FileTool) -> Tool:
+        """The custom tool to register, under the name by which it was looked for. Raises InvalidInput."""
         assert tool.new is not None
+        where = f"file.tools[{file.tools.index(tool)}]"
         try:
-            return await self._tools.prepared(tool.new)
+            made = await self._tools.prepared(tool.new)
         except InvalidInput as error:
-            raise InvalidInput(f"file.tools[{file.tools.index(tool)}].{error.field}", error.remedy) from None
+            raise InvalidInput(f"{where}.{error.field}", error.remedy) from None
+        if made.name != tool.name:
+            raise InvalidInput(f"{where}.name", f"must be '{made.name}', as its schema or its source code says")
+        return made
 
     # --- writing -------------------------------------------------------------------------------------------------
 

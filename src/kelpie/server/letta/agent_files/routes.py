@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from kelpie.core.agents.agent_file import Imported, ImportOptions
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import AgentId, ConversationId
+from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Refused
 from kelpie.server.http.json_answer import JsonAnswer
@@ -117,7 +117,8 @@ async def export_agent_with_skills(
 async def _exported(api: CallerApi, request: Request, agent_id: AgentId, wanted: ExportAgent) -> Response:
     embeddings = {info.handle: info for info in await api.models.known_embeddings()}
     facts = Facts(cache(api.models.known), embeddings)
-    conversation = None if wanted.conversation_id is None else ConversationId.parse(wanted.conversation_id)
+    named = wanted.conversation_id
+    conversation = None if named in (None, DEFAULT_CONVERSATION) else ConversationId.parse(named)
     skills: list[dict[str, Any]] = [skill.model_dump() for skill in wanted.skills or ()]
     pieces = await api.agent_file_exports.write(
         agent_id, lambda: LettaFileWriter(facts, skills), conversation, scrub_messages=wanted.scrub_messages
