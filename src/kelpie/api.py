@@ -16,6 +16,7 @@ from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.providers import Providers
 from kelpie.accounts.stored_data import StoredData
 from kelpie.accounts.users import Users
+from kelpie.agent.client_histories.client_histories import ClientHistories
 from kelpie.agent.inbox.background_runs import BackgroundRuns
 from kelpie.agent.inbox.cancel import Cancellations
 from kelpie.agent.inbox.send import MessageSender
@@ -179,6 +180,10 @@ class Api:
         shared = self._runtime
         # What a cancelled turn has done is stored, whatever the quota.
         return Cancellations(shared.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
+
+    @cached_property
+    def client_histories(self) -> ClientHistories:
+        return ClientHistories(self.world, self.conversations, self.caller)
 
     @cached_property
     def context_windows(self) -> ContextWindows:
