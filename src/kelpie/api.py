@@ -44,6 +44,7 @@ from kelpie.encryption.rotation import KeyRotation
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
+from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.facts import Facts
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.runtime import Runtime
@@ -229,6 +230,10 @@ class Api:
     def archives(self) -> Archives:
         shared = self._runtime
         return Archives(self.world, self.models, shared.embeddings, shared.piece_size, self.caller)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        return self._runtime.embeddings
 
     @cached_property
     def block_history(self) -> BlockHistory:

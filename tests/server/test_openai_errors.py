@@ -133,20 +133,34 @@ async def test_keys_are_asked_for_and_count(tmp_path: Path) -> None:
             await bound.chat.completions.create(model="other", messages=HI)
 
 
-async def test_the_quota_of_requests_is_a_rate_limit(tmp_path: Path) -> None:
-    async with open_rig(tmp_path, quota_requests_per_minute=3) as (kelpie, _), client_of(kelpie, {}) as http:
+@pytest.mark.parametrize(
+    ("quota", "kind", "code"),
+    [
+        ({"requests_per_minute": 3}, "rate_limit_error", "rate_limit_exceeded"),
+        ({"messages": 3}, "insufficient_quota", "insufficient_quota"),
+    ],
+)
+async def test_quotas_are_rate_limits(tmp_path: Path, quota: dict[str, int], kind: str, code: str) -> None:
+    async with open_rig(tmp_path, password="secret") as (kelpie, _), client_of(kelpie, {}) as http:
+        http.headers["authorization"] = "Bearer secret"
+        organization = (await http.post("/v1/admin/orgs/", json={"name": "tenant"})).json()["id"]
+        person = {"name": "owner", "organization_id": organization}
+        owner = (await http.post("/v1/admin/users/", json=person)).json()["id"]
+        given = {"name": "key", "user_id": owner, "scopes": ["write"]}
+        key = (await http.post("/v1/kelpie/keys", json=given)).json()["key"]
+        http.headers["authorization"] = f"Bearer {key}"
         agent = await make_agent(http)
-        with pytest.raises(openai.RateLimitError) as raised:
-            for _ in range(4):
-                await sdk_of(http).chat.completions.create(model=agent["id"], messages=HI)
-        assert raised.value.code == "rate_limit_exceeded" and int(raised.value.response.headers["retry-after"]) >= 1
+        http.headers["authorization"] = "Bearer secret"
+        assert (await http.put(f"/v1/kelpie/quotas/{organization}", json=quota)).status_code == 200
+        del http.headers["authorization"]
+        sdk = sdk_of(http, key)
 
+        async def insist() -> None:
+            for _ in range(5):
+                await sdk.chat.completions.create(model=agent["id"], messages=HI)
 
-async def test_the_quota_of_storage_is_used_up(tmp_path: Path) -> None:
-    async with open_rig(tmp_path, quota_messages=3) as (kelpie, _), client_of(kelpie, {}) as http:
-        agent = await make_agent(http)
         with pytest.raises(openai.RateLimitError) as raised:
-            for _ in range(4):
-                await sdk_of(http).chat.completions.create(model=agent["id"], messages=HI)
-        assert raised.value.code == raised.value.type == "insufficient_quota"
-        assert raised.value.response.headers["x-should-retry"] == "false"
+            await insist()
+        assert (raised.value.type, raised.value.code) == (kind, code)
+        headers = raised.value.response.headers
+        assert headers.get("x-should-retry") == "false" or int(headers["retry-after"]) >= 1

@@ -62,7 +62,7 @@ from kelpie.server.letta.templates import routes as templates
 from kelpie.server.letta.tools import routes as tools
 from kelpie.server.letta.tools import run_routes, sandbox_routes
 from kelpie.server.mcp import routes as mcp
-from kelpie.server.openai import chat_routes
+from kelpie.server.openai import chat_routes, embedding_routes, model_routes, response_routes
 from kelpie.server.openai.error_shape import OpenAiErrors
 from kelpie.server.pages import registration as pages
 
@@ -150,6 +150,10 @@ _ROUTERS = (
     mcp.router,
     chat_routes.router,
     chat_routes.letta_router,
+    response_routes.router,
+    embedding_routes.router,
+    model_routes.router,
+    model_routes.letta_router,
 )
 
 

@@ -16,12 +16,14 @@ from kelpie.agent.resources.conversations import Conversations
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.client_histories import ClientMessage, ClientTurn, chain, scope
 from kelpie.core.conversations.conversations import NewConversation
-from kelpie.core.conversations.messages import NewMessage, Part, Role, Text, ToolReturn
+from kelpie.core.conversations.messages import Message, NewMessage, Part, Role, Text, ToolReturn
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import InvalidInput, NotFound, PendingApproval
 from kelpie.core.ids import AgentId, ConversationId
 from kelpie.storage.accounts import row_ownership
-from kelpie.storage.conversations import approvals, client_turns, conversations
+from kelpie.storage.conversations import approvals, client_turns, conversations, messages
+from kelpie.storage.runs import unfinished
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -56,6 +58,17 @@ class PlacedTurn:
     messages: tuple[NewMessage, ...]
     answers: tuple[ToolReturn, ...]
     partial: bool = False  # whether other calls wait for a person meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """A turn that its client may read again: what was asked, and the run with its messages once it has begun."""
+
+    turn: ClientTurn
+    request: Mapping[str, Any]
+    run: Run | None = None
+    given: RunInput | None = None
+    rows: tuple[Message, ...] = ()
 
 
 class ClientHistories:
@@ -115,14 +128,18 @@ class ClientHistories:
 
     # --- turns that a client reads again ----------------------------------------------------------------------------
 
-    async def find(self, turn_id: str) -> tuple[ClientTurn, dict[str, Any], Run | None, AnsweredTurn | None]:
-        """A stored turn with its request, and its run and answer as far as there are any. Raises NotFound."""
+    async def find(self, turn_id: str) -> StoredTurn:
+        """A turn that the client may read again. Raises NotFound."""
 
-        def read(tx: Tx) -> tuple[ClientTurn, dict[str, Any], Run | None, AnsweredTurn | None]:
+        def read(tx: Tx) -> StoredTurn:
             found = client_turns.find(tx, self._organization, turn_id)
             if found is None or found[1] is None:
                 raise NotFound("Response", turn_id)
-            return found[0], found[1], lookup.run_of(tx, found[0]), lookup.answered(tx, found[0])
+            turn, request = found
+            run = lookup.run_of(tx, turn)
+            if run is None:
+                return StoredTurn(turn, request)
+            return StoredTurn(turn, request, run, unfinished.given(tx, run.id), tuple(messages.of_run(tx, run.id)))
 
         return await self._world.database.read(read)
 
@@ -144,12 +161,16 @@ class ClientHistories:
         start = scope(agent_id, self._user, request.user)
         if request.after is None:
             return start, None
-        turn, _, _, known = await self.find(request.after)
+        try:
+            turn = (await self.find(request.after)).turn
+        except NotFound:
+            raise InvalidInput("previous_response_id", f"there is no response resp_{request.after[:80]}") from None
+        known = await self._world.database.read(lambda tx: lookup.answered(tx, turn))
         if turn.agent_id != agent_id:
             raise InvalidInput("previous_response_id", "the response is one of another agent; use the same model")
         if known is None or not known.rows:
             raise InvalidInput("previous_response_id", "the response has no answer yet; wait until it has ended")
-        told = ClientMessage("assistant", (Text(known.answer.text),), known.answer.calls)
+        told = ClientMessage("assistant", (Text(known.answer.shown),), known.answer.calls)
         return chain(turn.fingerprint, (told,))[-1], known
 
     async def _known(self, new: ClientTurn, said: Sequence[ClientMessage], prints: Sequence[str]) -> list[KnownHistory]:
@@ -263,10 +284,10 @@ def _placed(turn: ClientTurn, request: ClientRequest) -> PlacedTurn:
     """The turn with the messages that are new in its conversation."""
     left = request.messages[turn.known :]
     answers = () if turn.call_id is None else _results(left)
-    messages = [message for one in left[len(answers) :] if (message := _new_message(one)) is not None]
+    new = [message for one in left[len(answers) :] if (message := _new_message(one)) is not None]
     named = [
         replace(one, otid=turn.id if at == 0 else f"{turn.id}-{at}", sender_id=request.sender_id)
-        for at, one in enumerate(messages)
+        for at, one in enumerate(new)
     ]
     return PlacedTurn(turn, tuple(named), answers)
 

@@ -59,6 +59,22 @@ class ClientAnswer:
     calls: tuple[ToolCall, ...] = ()
     awaits_approval: tuple[ToolCall, ...] = ()  # calls that a person must allow before they run
 
+    @property
+    def note(self) -> str:
+        """What the client is told about calls that wait for a person, for which its API has no word."""
+        if not self.awaits_approval:
+            return ""
+        names = ", ".join(dict.fromkeys(call.name for call in self.awaits_approval))
+        return (
+            f"[Waiting for approval of a call of {names}. A person must approve or deny it, for example with "
+            "`kelpie approvals`, before the conversation continues.]"
+        )
+
+    @property
+    def shown(self) -> str:
+        """The text with the note."""
+        return PARAGRAPH.join(text for text in (self.text, self.note) if text)
+
 
 def answer_of(rows: Iterable[Message]) -> ClientAnswer:
     """The answer in the messages of one run."""
@@ -74,12 +90,8 @@ def answer_of(rows: Iterable[Message]) -> ClientAnswer:
 
 def is_said(answer: ClientAnswer, message: ClientMessage) -> bool:
     """True if a client's message is this answer."""
-    ids = {call.id for call in answer.calls}
-    return (
-        message.role == "assistant"
-        and normalized(message.text) == normalized(answer.text)
-        and ids == {call.id for call in message.calls}
-    )
+    same_calls = {call.id for call in answer.calls} == {call.id for call in message.calls}
+    return message.role == "assistant" and same_calls and normalized(message.text) == normalized(answer.shown)
 
 
 def normalized(text: str) -> str:

@@ -18,7 +18,7 @@ from kelpie.server.openai.chat_body import ChatBody, history_of, instructions_of
 from kelpie.server.openai.chat_shape import ChatChunks, completion, head_of
 from kelpie.server.openai.client import OpenAiClient
 from kelpie.server.openai.router import openai_resource
-from kelpie.server.openai.turns import conversation_of, placed_turn, send_request, whole
+from kelpie.server.openai.turns import conversation_of, send_request, whole
 
 PING = b": the agent is still working\n\n"
 SUMMARY = "Chat with an agent"
@@ -65,7 +65,7 @@ async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
         conversation=conversation,
         own=own,
     )
-    placed = await placed_turn(client, agent_id, request)
+    placed = await client.api.client_histories.place(agent_id, request)
     send = send_request(client, placed, tools=tools, instructions=instructions, deltas=bool(body.stream))
     turn = await client.api.sending.send(agent_id, send)
     head = head_of(placed.turn.id, body.model, client.api.world.clock.now())

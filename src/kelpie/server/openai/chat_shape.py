@@ -20,7 +20,7 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.server.http import sse
 from kelpie.server.openai.error_shape import error_object, facts_of
-from kelpie.server.openai.turns import WholeAnswer, approval_note
+from kelpie.server.openai.turns import WholeAnswer
 
 ANSWERING, ANSWER_FIELD = "send_message", "message"  # the tool with which some types of agents answer
 _LENGTH = frozenset({StopReason.max_steps, StopReason.max_tokens_exceeded})
@@ -48,13 +48,6 @@ def usage_shape(usage: Usage) -> dict[str, Any]:
     }
 
 
-def answer_text(answer: ClientAnswer) -> str:
-    """The text of an answer, with a note about calls that wait for a person."""
-    if not answer.awaits_approval:
-        return answer.text
-    return PARAGRAPH.join(text for text in (answer.text, approval_note(answer.awaits_approval)) if text)
-
-
 def call_shape(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
@@ -62,10 +55,9 @@ def call_shape(call: ToolCall) -> dict[str, Any]:
 def completion(head: dict[str, Any], told: WholeAnswer) -> dict[str, Any]:
     """A whole chat completion."""
     answer = told.answer
-    text = answer_text(answer)
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": text if text or not answer.calls else None,
+        "content": answer.shown if answer.shown or not answer.calls else None,
         "refusal": None,
         "annotations": [],
     }
@@ -167,8 +159,8 @@ class ChatChunks:
             yield sse.DONE
             return
         answer = answer_of(self._rows)
-        if answer.awaits_approval:
-            yield from self._text("", approval_note(answer.awaits_approval))
+        if answer.note:
+            yield from self._text("", answer.note)
         for at, call in enumerate(answer.calls):
             yield from self._delta({"tool_calls": [{"index": at, **call_shape(call)}]})
         yield from self._delta({}, finish_reason(event.stop_reason, answer))

@@ -1,20 +1,20 @@
 """Turns of OpenAI's clients: from a request with its history to a turn of an agent in one of its conversations."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from kelpie.agent.client_histories.client_histories import ClientRequest, PlacedTurn
+from kelpie.agent.client_histories.client_histories import PlacedTurn
 from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded, TurnEvent
+from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.turn_overrides import TurnOverrides
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.client_histories import ClientAnswer, answer_of
-from kelpie.core.conversations.messages import Message, ToolCall, Usage
+from kelpie.core.conversations.messages import Message, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvariantBroken
-from kelpie.core.ids import AgentId, ConversationId
+from kelpie.core.ids import ConversationId
 from kelpie.server.http.errors import PartialFailure, Refused
 from kelpie.server.openai.client import Client
 
@@ -60,11 +60,6 @@ def send_request(
     )
 
 
-async def placed_turn(client: Client, agent_id: AgentId, request: ClientRequest) -> PlacedTurn:
-    """The conversation and the new messages of a request. Raises what `ClientHistories.place` raises."""
-    return await client.api.client_histories.place(agent_id, request)
-
-
 async def whole(turn: TurnStream) -> WholeAnswer:
     """Waits for the end of a turn. Raises its error."""
     rows: list[Message] = []
@@ -83,19 +78,3 @@ async def whole(turn: TurnStream) -> WholeAnswer:
                 case _:
                     pass
     raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
-
-
-async def events_of(turn: TurnStream) -> AsyncGenerator[TurnEvent, None]:
-    """The events of a turn; the turn goes on when the client leaves."""
-    async with aclosing(turn.events()) as events:
-        async for event in events:
-            yield event
-
-
-def approval_note(calls: Sequence[ToolCall]) -> str:
-    """What a client is told about calls that a person must allow; OpenAI's API has no word for it."""
-    names = ", ".join(dict.fromkeys(call.name for call in calls))
-    return (
-        f"[Waiting for approval of a call of {names}. A person must approve or deny it, for example with "
-        "`kelpie approvals`, before the conversation continues.]"
-    )
