@@ -275,7 +275,7 @@ def _repeated(tx: Tx, new: ClientTurn, request: ClientRequest) -> ClientTurn | N
     for turn in lookup.find_turns(tx, new, [new.fingerprint]):
         if turn.known == ANCHOR or (turn.conversation and not conversations.is_live(tx, turn.conversation)):
             continue
-        if turn.idempotency_key == request.idempotency_key:
+        if turn.idempotency_key == request.idempotency_key and not lookup.failed_halfway(tx, turn):
             return turn
     return None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kelpie.core.conversations.client_histories import ClientAnswer, ClientMessage, ClientTurn, answer_of, is_said
 from kelpie.core.conversations.messages import Message
-from kelpie.core.conversations.runs import UNFINISHED, Run
+from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import MessageId, RunId
 from kelpie.storage.conversations import approvals, client_turns, contexts, conversations, messages
@@ -72,6 +72,12 @@ def answered(tx: Tx, turn: ClientTurn) -> AnsweredTurn | None:
         return None
     rows = tuple(messages.of_run(tx, run.id))
     return AnsweredTurn(turn, run, rows, answer_of(rows))
+
+
+def failed_halfway(tx: Tx, turn: ClientTurn) -> bool:
+    """True if the turn failed after a part of it had been said: to repeat it there would say that part twice."""
+    run = run_of(tx, turn)
+    return run is not None and run.status is RunStatus.failed and messages.has_run(tx, run.id)
 
 
 def known_histories(

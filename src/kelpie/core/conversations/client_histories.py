@@ -76,9 +76,14 @@ class ClientAnswer:
         return PARAGRAPH.join(text for text in (self.text, self.note) if text)
 
 
+def replies_of(rows: Iterable[Message]) -> list[Message]:
+    """What the model wrote among the messages of one run; a client may have sent words of the assistant, too."""
+    return [row for row in rows if row.is_reply and row.otid is None]
+
+
 def answer_of(rows: Iterable[Message]) -> ClientAnswer:
     """The answer in the messages of one run."""
-    replies = [row for row in rows if row.is_reply]
+    replies = replies_of(rows)
     text = PARAGRAPH.join(said for row in replies if (said := row.said))
     waiting = [call for call in (replies[-1].tool_calls if replies else ()) if call.awaits is not None]
     return ClientAnswer(

@@ -14,7 +14,7 @@ from kelpie.agent.events.turn_events import (
     TurnEnded,
     TurnEvent,
 )
-from kelpie.core.conversations.client_histories import PARAGRAPH, ClientAnswer, answer_of
+from kelpie.core.conversations.client_histories import PARAGRAPH, ClientAnswer, answer_of, replies_of
 from kelpie.core.conversations.messages import Message, Reasoning, ToolCall, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.time import MICROS_PER_SECOND, Micros
@@ -75,7 +75,7 @@ def completion(head: dict[str, Any], told: WholeAnswer) -> dict[str, Any]:
 
 
 def _thoughts(rows: tuple[Message, ...]) -> str:
-    found = (part.text for row in rows if row.is_reply for part in row.content if isinstance(part, Reasoning))
+    found = (part.text for row in replies_of(rows) for part in row.content if isinstance(part, Reasoning))
     return PARAGRAPH.join(found)
 
 
@@ -133,7 +133,7 @@ class ChatChunks:
 
     def _committed(self, row: Message) -> Iterator[bytes]:
         self._rows.append(row)
-        if row.is_reply and row.id not in self._previewed and row.said:
+        if replies_of((row,)) and row.id not in self._previewed and row.said:
             yield from self._text(row.id, row.said)
 
     def _text(self, message_id: str, text: str) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kelpie.core.conversations.client_histories import answer_of
+from kelpie.core.conversations.client_histories import answer_of, replies_of
 from kelpie.core.conversations.messages import (
     Awaits,
     CallAnswer,
@@ -86,7 +86,7 @@ def client_calls(row: Message) -> list[ToolCall]:
 def output_items(rows: Sequence[Message]) -> list[dict[str, Any]]:
     """The items of the replies of a run."""
     found: list[dict[str, Any]] = []
-    replies = [row for row in rows if row.is_reply]
+    replies = replies_of(rows)
     for row in replies:
         if thoughts := "\n\n".join(part.text for part in row.content if isinstance(part, Reasoning)):
             found.append(reasoning_item(row.id, thoughts))

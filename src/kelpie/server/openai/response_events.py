@@ -19,7 +19,7 @@ from kelpie.agent.events.turn_events import (
     TurnEnded,
     TurnEvent,
 )
-from kelpie.core.conversations.client_histories import answer_of
+from kelpie.core.conversations.client_histories import answer_of, replies_of
 from kelpie.core.conversations.messages import Message, Reasoning, ToolCall
 from kelpie.core.conversations.runs import StopReason
 from kelpie.server.openai import item_shape
@@ -102,7 +102,7 @@ class ResponseEvents:
 
     def _committed(self, row: Message) -> Iterator[bytes]:
         self._rows.append(row)
-        if not row.is_reply:
+        if not replies_of((row,)):
             return
         thoughts = "\n\n".join(part.text for part in row.content if isinstance(part, Reasoning))
         for kind, text in (("reasoning", thoughts), ("message", row.said)):
@@ -159,7 +159,7 @@ class ResponseEvents:
 
     def _calls(self, rows: tuple[Message, ...]) -> Iterator[bytes]:
         """The note about an approval, and the calls of the client's tools, which are known only now."""
-        replies = [row for row in rows if row.is_reply]
+        replies = replies_of(rows)
         if not replies:
             return
         last = replies[-1]

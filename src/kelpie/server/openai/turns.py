@@ -55,6 +55,7 @@ def send_request(
         conversation=placed.turn.conversation,
         max_steps=client.api.settings.max_steps,
         deltas=deltas,
+        once=True,
         run_type="send_message_streaming" if deltas else "send_message",
         override=None if instructions is None else TurnOverrides(instructions=instructions),
     )
