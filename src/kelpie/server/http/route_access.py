@@ -58,6 +58,8 @@ def check(given: Authorization, method: str, path: str) -> None:
         _check_mcp(given)
         return
     if path.startswith(_OPENAI):
+        if given.hostname is not None:
+            raise Forbidden("An access token may not use OpenAI's API; use an API key.")
         _check_scope(given, method, path)
         return
     if path.startswith(_OPERATOR):
