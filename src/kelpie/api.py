@@ -16,6 +16,7 @@ from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.providers import Providers
 from kelpie.accounts.stored_data import StoredData
 from kelpie.accounts.users import Users
+from kelpie.agent.client_histories.client_histories import ClientHistories
 from kelpie.agent.inbox.background_runs import BackgroundRuns
 from kelpie.agent.inbox.cancel import Cancellations
 from kelpie.agent.inbox.send import MessageSender
@@ -43,6 +44,7 @@ from kelpie.encryption.rotation import KeyRotation
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
+from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.facts import Facts
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.runtime import Runtime
@@ -181,6 +183,10 @@ class Api:
         return Cancellations(shared.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
 
     @cached_property
+    def client_histories(self) -> ClientHistories:
+        return ClientHistories(self.world, self.conversations, self.caller)
+
+    @cached_property
     def context_windows(self) -> ContextWindows:
         return ContextWindows(self.world, self._runtime.dispatcher, self.caller)
 
@@ -224,6 +230,10 @@ class Api:
     def archives(self) -> Archives:
         shared = self._runtime
         return Archives(self.world, self.models, shared.embeddings, shared.piece_size, self.caller)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        return self._runtime.embeddings
 
     @cached_property
     def block_history(self) -> BlockHistory:

@@ -9,9 +9,7 @@ FILES, SCHEDULES = 14, 16  # the issues that bring the engine
 
 _FILES = ("folders.", "agents.folders.", "agents.files.")
 _LATER_SDK: dict[str, int] = {}
-_LATER_PATHS = {
-    "/v1/chat/completions": FILES,
-}
+_LATER_PATHS: dict[str, int] = {}
 _LATER_PREFIXES = {
     "/v1/folders/": FILES,
     "/v1/sources/": FILES,

@@ -60,6 +60,10 @@ _SAID = {"role": "user", "content": "from elsewhere"}
 
 CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/ready/": lambda t: ("/v1/ready/", {}),
+    "POST /v1/chat/completions": lambda t: (
+        "/v1/chat/completions",
+        {"json": {"model": t.agent(), "messages": [{"role": "user", "content": "hi"}], "stream": True}},
+    ),
     "POST /v1/auth": lambda t: ("/v1/auth", {"json": {}}),
     # --- agents
     "GET /v1/agents/count": lambda t: ("/v1/agents/count", {}),

@@ -62,6 +62,8 @@ from kelpie.server.letta.templates import routes as templates
 from kelpie.server.letta.tools import routes as tools
 from kelpie.server.letta.tools import run_routes, sandbox_routes
 from kelpie.server.mcp import routes as mcp
+from kelpie.server.openai import chat_routes, embedding_routes, model_routes, response_routes
+from kelpie.server.openai.error_shape import OpenAiErrors
 from kelpie.server.pages import registration as pages
 
 if TYPE_CHECKING:
@@ -146,6 +148,12 @@ _ROUTERS = (
     usage.router,
     usage.quota_router,
     mcp.router,
+    chat_routes.router,
+    chat_routes.letta_router,
+    response_routes.router,
+    embedding_routes.router,
+    model_routes.router,
+    model_routes.letta_router,
 )
 
 
@@ -188,6 +196,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         origins=origins,
     )
     app.add_middleware(RequestLog, ids=kelpie.world.ids)
+    app.add_middleware(OpenAiErrors)
     kelpie.connect_api(CellServer(app).serve)
     return app
 

@@ -16,7 +16,7 @@ from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.agent.prompt.agent_types import Thoughts, TypeSpec, spec_for, thoughts_of
 from kelpie.agent.prompt.context import Context
-from kelpie.agent.prompt.rendering import system_text, tool_schemas, with_skills
+from kelpie.agent.prompt.rendering import system_text, tool_schemas, with_instructions, with_skills
 from kelpie.agent.tool_calls import tool_rules
 from kelpie.agent.tool_calls.approval_matching import with_client
 from kelpie.agent.tool_calls.call_plan import denied_names
@@ -175,7 +175,7 @@ class LiveConversation:
             text = own.system
             if text is None:
                 text = system_text(agent, self.loaded.blocks, now, self.conversation)
-            system = with_skills(text, own.skills)
+            system = with_instructions(with_skills(text, own.skills), own.instructions)
         exits = exits_of(spec, agent.tool_rules)
         tools = tool_schemas(self.loaded.tools, spec, exits)
         weight = sum(len(t.name) + byte_length(t.description) + len(orjson.dumps(t.parameters)) for t in tools)

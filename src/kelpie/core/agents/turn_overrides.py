@@ -18,8 +18,10 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class TurnOverrides:
-    """Another model, another system prompt used verbatim, and skills that are named in the prompt."""
+    """Another model, another system prompt used verbatim, skills that are named in the prompt, and instructions of the
+    client that follow it."""
 
     model: ModelChoice | None = None
     system: str | None = None
     skills: tuple[Skill, ...] = ()
+    instructions: str | None = None

@@ -26,9 +26,11 @@ _ADMIN = (
 # What concerns all organizations at once.
 _OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
-_READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
+_READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema", "/openai/v1/embeddings")
 _LIST = ("/v1/agents", "/v1/agents/")
 _MCP = "/mcp"  # whose every tool and resource is checked as the REST request that does the same
+# OpenAI's API, whose every request is checked as the one of Letta's API that does the same to the agent it names.
+_OPENAI = ("/openai/v1/", "/v1/chat/completions")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 
 # Fields of an agent that hold it back. A credential for some agents may not change them, not even to nothing.
@@ -55,13 +57,23 @@ def check(given: Authorization, method: str, path: str) -> None:
     if path == _MCP:
         _check_mcp(given)
         return
+    if path.startswith(_OPENAI):
+        if given.hostname is not None:
+            raise Forbidden("An access token may not use OpenAI's API; use an API key.")
+        _check_scope(given, method, path)
+        return
     if path.startswith(_OPERATOR):
         raise Forbidden("Only the operator may do this; authenticate with the server password.")
     if given.grants is not None:
         _check_grants(given, method, path)
     if given.hostname is not None:
         _check_page(path)
-    elif (scope := scope_for(method, path)) not in given.scopes:
+    else:
+        _check_scope(given, method, path)
+
+
+def _check_scope(given: Authorization, method: str, path: str) -> None:
+    if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
         raise Forbidden(f"This request needs a key with the scope '{scope}'.")
 
 
@@ -113,7 +125,7 @@ def check_body(given: Authorization | None, path: str, document: Any) -> None:
     To give an agent a block or an archive is to read it, so such a credential may not. FastAPI reads bodies itself and
     lets no other kind of error through.
     """
-    if given is None or given.grants is None or not isinstance(document, dict):
+    if given is None or given.grants is None or not isinstance(document, dict) or path.startswith(_OPENAI):
         return
     for name, value in document.items():
         if name in _RULES:

@@ -50,6 +50,7 @@ from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
 from kelpie.sim.scenarios.turns.budgets import BUDGETS
 from kelpie.sim.scenarios.turns.cancelling import CANCELLING, RESUMING
+from kelpie.sim.scenarios.turns.client_histories import CLIENT_HISTORIES
 from kelpie.sim.scenarios.turns.compaction import WINDOWS
 from kelpie.sim.scenarios.turns.conversations_at_once import LANES
 from kelpie.sim.scenarios.turns.deletions import REMOVALS
@@ -125,6 +126,7 @@ SCENARIOS: dict[str, Scenario] = {
         REMOVALS,
         RIVALS,
         BACKGROUND,
+        CLIENT_HISTORIES,
         WINDOWS,
         WORKINGS,
         LONG_CHANGES,

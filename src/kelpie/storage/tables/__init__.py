@@ -7,6 +7,7 @@ from kelpie.storage.tables.accounts import access_token_agents, access_tokens, a
 from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
+from kelpie.storage.tables.client_turns import client_turns
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
 from kelpie.storage.tables.encryption import encryption_keys
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
@@ -68,6 +69,7 @@ __all__ = [
     "block_identities",
     "block_tags",
     "blocks",
+    "client_turns",
     "context",
     "conversation_blocks",
     "conversation_shares",

@@ -7,7 +7,7 @@ values cost far more than one long text.
 
 from dataclasses import dataclass
 
-_WITH_IMAGES = frozenset({"messages", "generate"})  # parts of a path
+_WITH_IMAGES = frozenset({"completions", "generate", "messages", "responses"})  # parts of a path
 _UPLOADS = ("/memory/restore", "/agents/import")  # ends of a path
 
 

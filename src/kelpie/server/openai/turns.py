@@ -1,0 +1,81 @@
+"""Turns of OpenAI's clients: from a request with its history to a turn of an agent in one of its conversations."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from kelpie.agent.client_histories.client_histories import PlacedTurn
+from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
+from kelpie.agent.turn.send_request import SendRequest
+from kelpie.core.agents.turn_overrides import TurnOverrides
+from kelpie.core.conversations.approvals import ClientTool
+from kelpie.core.conversations.client_histories import ClientAnswer, answer_of
+from kelpie.core.conversations.messages import Message, Usage
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.errors import InvariantBroken
+from kelpie.core.ids import ConversationId
+from kelpie.server.http.errors import PartialFailure, Refused
+from kelpie.server.openai.client import Client
+
+DEFAULT, OWN = "default", "user"  # instead of the id of a conversation
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """The answer of a turn that has ended."""
+
+    answer: ClientAnswer
+    rows: tuple[Message, ...]
+    stop_reason: StopReason
+    usage: Usage
+
+
+def conversation_of(named: str | None) -> tuple[str | None, bool]:
+    """The conversation that a client names, and whether it asks for the one of its user. Raises InvalidId."""
+    if named is None or named == OWN:
+        return None, named == OWN
+    return ("" if named == DEFAULT else ConversationId.parse(named)), False
+
+
+def send_request(
+    client: Client,
+    placed: PlacedTurn,
+    *,
+    tools: Sequence[ClientTool],
+    instructions: str | None,
+    deltas: bool,
+) -> SendRequest:
+    """What is sent to the agent."""
+    return SendRequest(
+        placed.messages,
+        answers=placed.answers,
+        partial=placed.partial,
+        client_tools=tuple(tools),
+        conversation=placed.turn.conversation,
+        max_steps=client.api.settings.max_steps,
+        deltas=deltas,
+        once=True,
+        run_type="send_message_streaming" if deltas else "send_message",
+        override=None if instructions is None else TurnOverrides(instructions=instructions),
+    )
+
+
+async def whole(turn: TurnStream) -> WholeAnswer:
+    """Waits for the end of a turn. Raises its error."""
+    rows: list[Message] = []
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            match event:
+                case MessageCommitted():
+                    rows.append(event.message)
+                case TurnEnded():
+                    if event.error:
+                        raise PartialFailure(event.error) if rows or event.input_stored else event.error
+                    return WholeAnswer(answer_of(rows), tuple(rows), event.stop_reason, event.usage)
+                case Lagged():
+                    text = f"The answer is too large; list the messages of {event.run_id} instead."
+                    raise Refused("answer_too_large", text)
+                case _:
+                    pass
+    raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
