@@ -41,6 +41,8 @@ from kelpie.agent.templates.migration import Migration
 from kelpie.agent.templates.templates import Templates
 from kelpie.core.access.callers import Caller
 from kelpie.encryption.rotation import KeyRotation
+from kelpie.files.attached_files import AttachedFiles
+from kelpie.files.folders import Folders
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
@@ -242,6 +244,23 @@ class Api:
     @cached_property
     def blocks(self) -> Blocks:
         return Blocks(self.world, self._runtime.live_agents.reload, self.settings.block_rules, self.caller)
+
+    @cached_property
+    def attached_files(self) -> AttachedFiles:
+        return AttachedFiles(self.world, self._runtime.live_agents.reload, self.caller)
+
+    @cached_property
+    def folders(self) -> Folders:
+        shared = self._runtime
+        return Folders(
+            self.world,
+            self.models,
+            shared.embeddings,
+            shared.live_agents.reload,
+            shared.file_processing.wake,
+            shared.piece_size,
+            self.caller,
+        )
 
     @cached_property
     def facts(self) -> Facts:

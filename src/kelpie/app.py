@@ -49,6 +49,8 @@ from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.fairness.processor_time import ProcessorTime
+from kelpie.files.file_tools import file_tools
+from kelpie.files.processing import FileProcessing
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
 from kelpie.mcp.connections.dialing import Dialer
@@ -132,6 +134,7 @@ class Kelpie:
         self._fact_task: asyncio.Task[None] | None = None
         self._rotation_task: asyncio.Task[None] | None = None
         self._mcp_task_task: asyncio.Task[None] | None = None
+        self._file_tasks: tuple[asyncio.Task[None], ...] = ()
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         shared = self.runtime
@@ -188,6 +191,7 @@ class Kelpie:
             **MessagingTools(world, dispatcher, wait_graph, settings).tools(),
             **code_tools(world, sandbox, callback, environments, settings.workspace_mb_max, disk),
             **web_tools(world, settings, self._share),
+            **file_tools(world, embeddings),
         }
         turn_dependencies = TurnDependencies(
             world=world,
@@ -218,6 +222,7 @@ class Kelpie:
             authenticator=authenticator,
             quotas=quotas,
             disk_usage=disk,
+            file_processing=FileProcessing(world, settings, embeddings, quotas, live_agents.reload, piece_size),
             memory_gate=gate,
             memory_changes=MemoryChanges(world, gate, live_agents, dispatcher.release, piece_size),
             piece_size=piece_size,
@@ -280,6 +285,10 @@ class Kelpie:
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
         self._mcp_task_task = asyncio.create_task(run_forever(self._mcp_tasks.run, "tasks of MCP servers"))
+        self._file_tasks = (
+            asyncio.create_task(run_forever(runtime.file_processing.read_files, "reading of files")),
+            asyncio.create_task(run_forever(runtime.file_processing.index_files, "indexing of files")),
+        )
         if self._mcp_file is not None:
             await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
@@ -306,7 +315,7 @@ class Kelpie:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
         background = (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task)
-        for task in (*background, self._mcp_task_task):
+        for task in (*background, self._mcp_task_task, *self._file_tasks):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()

@@ -29,6 +29,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.fairness.processor_time import ProcessorTime
+from kelpie.files.processing import FileProcessing
 from kelpie.llm.routing.models import Models
 from kelpie.mcp.connections.pool import ConnectionPool
 from kelpie.mcp.oauth.authorization import OAuthTokens
@@ -54,6 +55,7 @@ class Runtime:
     authenticator: Authenticator
     quotas: Quotas
     disk_usage: DiskUsage
+    file_processing: FileProcessing
     memory_gate: MemoryGate
     memory_changes: MemoryChanges
     piece_size: PieceSize  # of long writes

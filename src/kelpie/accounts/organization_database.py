@@ -79,7 +79,7 @@ class OrganizationDatabase:
         """See `Database.transact`. Raises QuotaExceeded for a write that adds more than the organization may store."""
         await self._gate.passed(self._organization)
         limits = self._quotas.limits(self._organization)
-        if not (limits.agents or limits.messages or limits.stored_mb):
+        if not (limits.agents or limits.messages or limits.files or limits.stored_mb):
             return await self._database.transact(fn)
 
         def checked(tx: Tx) -> T:

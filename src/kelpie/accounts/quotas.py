@@ -14,6 +14,7 @@ from kelpie.core.permissions.organization_limits import (
     NO_LIMITS,
     SETTINGS,
     OrganizationLimits,
+    check_growth,
     check_room,
     effective,
 )
@@ -78,6 +79,13 @@ class Quotas:
         if limits.messages or limits.stored_mb:
             used = usage.state(tx, organization).used
             check_room(limits, replace(used, bytes=used.bytes + more_bytes))
+
+    def require_bytes(self, tx: Tx, organization: OrganizationId, more: int) -> None:
+        """Raises QuotaExceeded when so many bytes more are more than the organization may store."""
+        limits = self.limits(organization)
+        if limits.stored_mb:
+            used = usage.state(tx, organization).used
+            check_growth(limits, used, replace(used, bytes=used.bytes + more))
 
     def _now(self) -> int:
         return self._clock.monotonic_ns() // MINUTE_NS

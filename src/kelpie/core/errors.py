@@ -7,6 +7,7 @@ KelpieError
 ├── CallerError              the client can fix it
 │   ├── InvalidInput         a value is wrong; names the field and the remedy
 │   │   └── InvalidId        an id has the wrong shape
+│   ├── UnsupportedType      a file is of a type that has no text
 │   ├── Unauthorized         the client is not authenticated
 │   ├── Forbidden            the credential does not allow this
 │   ├── NotFound
@@ -79,6 +80,12 @@ class InvalidId(InvalidInput):
         super().__init__(f"{prefix}_id", f"'{text[:80]}' is not an id of the form {prefix}-<uuid4>")
         self.prefix = prefix
         self.text = text
+
+
+class UnsupportedType(CallerError):
+    """The type of the file is not supported."""
+
+    error_code = "file_type_unsupported"
 
 
 class Unauthorized(CallerError):

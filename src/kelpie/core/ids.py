@@ -89,6 +89,14 @@ class PassageId(Id):
     prefix = "passage"
 
 
+class FolderId(Id):
+    prefix = "source"  # Letta's older name of folders
+
+
+class FileId(Id):
+    prefix = "file"
+
+
 class FactId(Id):
     prefix = "fact"
 

@@ -20,6 +20,7 @@ from kelpie.search.text.fulltext import Kind
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.archives import embedding_models, passages
 from kelpie.storage.conversations import messages
+from kelpie.storage.files import passages as file_passages
 from kelpie.storage.memory import facts
 from kelpie.storage.tools import search as tool_search
 from kelpie.world.database import Tx
@@ -38,7 +39,7 @@ START_BUSY_S = 30.0  # more, while agents are at work from the start
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
 REST_BUSY = 20.0  # while agents are at work
-_KINDS_BUT_TOOLS: tuple[Kind, ...] = ("passage", "fact", "message")
+_KINDS_BUT_TOOLS: tuple[Kind, ...] = ("passage", "file_passage", "fact", "message")
 _KINDS: tuple[Kind, ...] = (*_KINDS_BUT_TOOLS, "tool")
 _NS = 1e9
 _LAST = 2**62
@@ -233,6 +234,8 @@ def _lacks(made: Sequence[Vector], model: str) -> bool:
 def _texts(tx: Tx, kind: Kind, ids: Sequence[str]) -> dict[str, str]:
     if kind == "passage":
         return passages.texts(tx, ids)
+    if kind == "file_passage":
+        return file_passages.texts(tx, ids)
     if kind == "fact":
         return facts.texts(tx, ids)
     if kind == "tool":

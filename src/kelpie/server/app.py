@@ -46,6 +46,9 @@ from kelpie.server.letta.blocks import routes as blocks
 from kelpie.server.letta.compatibility import environment_routes, health_routes, missing_routes
 from kelpie.server.letta.conversations import background_routes, cancel_routes, preview_routes, window_routes
 from kelpie.server.letta.conversations import routes as conversations
+from kelpie.server.letta.folders import agent_routes as agent_folders
+from kelpie.server.letta.folders import routes as folders
+from kelpie.server.letta.folders import source_routes as sources
 from kelpie.server.letta.groups import message_routes
 from kelpie.server.letta.groups import routes as groups
 from kelpie.server.letta.identities import routes as identities
@@ -85,6 +88,9 @@ _ROUTERS = (
     run_routes.agent_router,
     agent_tool_routes.router,
     archives.agent_router,
+    agent_folders.folder_router,
+    agent_folders.source_router,
+    agent_folders.file_router,
     passage_routes.agent_router,
     passage_routes.embedding_router,
     working_memory.router,
@@ -122,6 +128,8 @@ _ROUTERS = (
     message_routes.router,
     job_routes.router,
     archives.router,
+    folders.router,
+    sources.router,
     passage_routes.router,
     identities.router,
     tag_routes.router,

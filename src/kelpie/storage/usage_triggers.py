@@ -35,6 +35,9 @@ COUNTED = (
     Counted("template_versions", "row", ("document",)),
     Counted("agent_variables", "agent", ("memory_variables",)),
     Counted("client_turns", "row", ("request",)),
+    Counted("folders", "row", ("description", "instructions", "metadata")),
+    Counted("files", "row", ("name", "original_name", "error"), "files"),
+    Counted("file_passages", "row", ("text",)),
 )
 
 # An agent that is being deleted belongs to no organization; its rows count for the one it had until they are gone.

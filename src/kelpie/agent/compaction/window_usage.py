@@ -10,6 +10,7 @@ from kelpie.agent.definition import loaded_agent
 from kelpie.agent.prompt import rendering as prompt_rendering
 from kelpie.agent.prompt.agent_types import spec_for
 from kelpie.agent.prompt.context import CONTEXT_ROWS_MAX
+from kelpie.agent.prompt.directory_prompt import render_directories
 from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.agent.tool_calls.turn_end import exits_of
 from kelpie.core.agents.agent import Agent
@@ -29,6 +30,7 @@ class WindowUsage:
 
     agent: Agent
     memory: str
+    directories: str
     facts: str
     tools: tuple[ToolSchema, ...]
     history: tuple[Message, ...]
@@ -70,7 +72,7 @@ class WindowUsage:
 
     @property
     def tokens(self) -> int:
-        parts = (self.agent.system, self.memory, self.facts)
+        parts = (self.agent.system, self.memory, self.directories, self.facts)
         return sum(map(estimate, parts)) + self.tool_tokens + self.summary_tokens + self.history_tokens
 
 
@@ -83,6 +85,7 @@ def of_agent(tx: Tx, agent_id: AgentId, conversation: str, now: Micros) -> Windo
     return WindowUsage(
         agent=agent,
         memory=memory,
+        directories=render_directories(agent, loaded.directories),
         facts=facts,
         tools=prompt_rendering.tool_schemas(loaded.tools, spec, exits_of(spec, agent.tool_rules)),
         history=tuple(contexts.newest(tx, agent_id, conversation, CONTEXT_ROWS_MAX)),

@@ -13,11 +13,13 @@ from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool, ToolQuery
 from kelpie.llm.provider.interface import ModelInfo
 from kelpie.storage.accounts import row_ownership
-from kelpie.storage.agents import identities
+from kelpie.storage.agents import agents, identities
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import contexts, messages
 from kelpie.storage.encryption.sealing import Sealing
+from kelpie.storage.files import attachments as folder_attachments
+from kelpie.storage.files import views
 from kelpie.storage.tools import tools
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.tools.calls import approval_rule
@@ -37,7 +39,7 @@ MODEL_FIELDS = (
     "max_reasoning_tokens", "inner_thoughts",
 )  # fmt: skip
 _ALSO_SETTINGS = {"max_tokens": "max_output_tokens", "parallel_tool_calls": "parallel_tool_calls"}
-_RELATIONS = frozenset({"tool_ids", "block_ids", "identity_ids", "secrets", "message_ids"})
+_RELATIONS = frozenset({"tool_ids", "block_ids", "identity_ids", "folder_ids", "secrets", "message_ids"})
 _CHECKED = {"name": creation.check_name, "timezone": creation.check_timezone}
 
 
@@ -117,6 +119,10 @@ def apply_relations(
         block_attachments.replace_for_agent(tx, agent.id, ids)
     if (ids := changes.get("identity_ids")) is not None:
         link_identities(tx, agent, ids)
+    if (ids := changes.get("folder_ids")) is not None:
+        folder_attachments.replace(tx, agent.organization_id, agent.id, ids, now)
+    if changes.get("max_files_open") is not None:
+        views.evict(tx, agents.get(tx, agent.id))
     if changes.get("secrets") is not None:
         agent_secrets.replace(tx, agent.id, secrets, sealing)
     if (ids := changes.get("message_ids")) is not None:

@@ -1,10 +1,11 @@
-"""Snapshot of an agent in one conversation, as last committed: settings, blocks, tools and the conversation."""
+"""Snapshot of an agent in one conversation, as last committed: settings, blocks, tools, files and the conversation."""
 
 from dataclasses import dataclass
 
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.conversations import Conversation
 from kelpie.core.errors import NotFound
+from kelpie.core.files.files import Directory
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.blocks import Block
 from kelpie.core.permissions.policies import NO_POLICY, Policy
@@ -13,6 +14,7 @@ from kelpie.storage.agents import agents, policies
 from kelpie.storage.agents.agents import Versions
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import conversations
+from kelpie.storage.files import attachments, views
 from kelpie.storage.tools import tools
 from kelpie.world.database import Tx
 
@@ -31,6 +33,7 @@ class AgentSnapshot:
     conversation: Conversation | None = None  # None is the one that every agent has
     hidden: tuple[Block, ...] = ()
     policy: Policy = NO_POLICY  # of its organization
+    directories: tuple[Directory, ...] = ()  # its folders; a change of them changes the version of its settings
 
     def is_current(self, tx: Tx, found: Versions | None) -> bool:
         """True if the database still holds these versions; `found` are those of the agent, just read."""
@@ -50,10 +53,17 @@ def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy:
     """Reads the snapshot of a conversation. The policy is read unless it is known."""
     carried = tuple(tools.of_agent(tx, agent.id))
     policy = policy or policies.policy_of(tx, agent.organization_id)
+    read = directories(tx, agent)
     if conversation is None:
-        return AgentSnapshot(agent, tuple(block_attachments.of_agent(tx, agent.id)), carried, policy=policy)
+        own = tuple(block_attachments.of_agent(tx, agent.id))
+        return AgentSnapshot(agent, own, carried, policy=policy, directories=read)
     shown, hidden = block_attachments.seen(tx, agent.id, conversation.id)
-    return AgentSnapshot(agent, tuple(shown), carried, conversation, tuple(hidden), policy)
+    return AgentSnapshot(agent, tuple(shown), carried, conversation, tuple(hidden), policy, read)
+
+
+def directories(tx: Tx, agent: Agent) -> tuple[Directory, ...]:
+    """The folders of an agent with the text of its open files."""
+    return views.directories(tx, agent, attachments.of_agent(tx, agent.id))
 
 
 def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | None = None) -> AgentSnapshot:

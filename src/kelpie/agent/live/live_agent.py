@@ -75,7 +75,8 @@ class LiveConversation:
     def bytes(self) -> int:
         """Approximate memory that it takes."""
         blocks = sum(len(block.value) for block in (*self.loaded.blocks, *self.loaded.hidden))
-        return _SNAPSHOT_BYTES + 2 * blocks + (self.context.bytes if self.context else 0)
+        shown = sum(len(view.visible or "") for each in self.loaded.directories for view in each.files)
+        return _SNAPSHOT_BYTES + 2 * (blocks + shown) + (self.context.bytes if self.context else 0)
 
     def forget(self) -> None:
         """Invalidates everything, the history included: it is read again."""
@@ -170,11 +171,11 @@ class LiveConversation:
         agent, own = self.agent, self.override
         spec = spec_for(agent)
         if own is None:
-            system = system_text(agent, self.loaded.blocks, now, self.conversation)
+            system = system_text(agent, self.loaded.blocks, now, self.conversation, self.loaded.directories)
         else:
             text = own.system
             if text is None:
-                text = system_text(agent, self.loaded.blocks, now, self.conversation)
+                text = system_text(agent, self.loaded.blocks, now, self.conversation, self.loaded.directories)
             system = with_instructions(with_skills(text, own.skills), own.instructions)
         exits = exits_of(spec, agent.tool_rules)
         tools = tool_schemas(self.loaded.tools, spec, exits)

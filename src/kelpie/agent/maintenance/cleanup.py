@@ -15,6 +15,7 @@ from kelpie.storage.agents import agents
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.conversations import client_turns
+from kelpie.storage.files import removal as file_removal
 from kelpie.storage.memory import working_memory
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import events as run_events
@@ -50,8 +51,8 @@ class Cleanup:
         self._pruned_s: float | None = None
 
     async def clean_up(self) -> None:
-        """Deletes what removed archives and agents (files, too), old streams, old turns and lapsed entries have left,
-        and puts the text index in order.
+        """Deletes what removed archives, folders, files and agents, old streams, old turns and lapsed entries have
+        left, and puts the text index in order.
 
         Raises StorageError.
         """
@@ -62,6 +63,7 @@ class Cleanup:
             lambda tx: agent_removal.needs_cleanup(tx, self._staged.ids),
             lambda tx: agent_removal.clean_up(tx, rows, self._staged.ids),
         )
+        await write_all(database, file_removal.needs_cleanup, partial(file_removal.clean_up, rows=rows))
         await write_all(database, scope_removal.needs_cleanup, partial(scope_removal.clean_up, rows=rows))
         await self._put_in_order()
         await self._drop_lapsed()

@@ -7,9 +7,11 @@ from typing import Any
 import orjson
 
 from kelpie.agent.prompt.agent_types import TypeSpec, spec_of
+from kelpie.agent.prompt.directory_prompt import render_directories
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.turn_overrides import Skill
 from kelpie.core.conversations.messages import Message, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.core.files.files import Directory
 from kelpie.core.ids import DEFAULT_CONVERSATION
 from kelpie.core.memory.blocks import Block
 from kelpie.core.time import Micros, as_datetime
@@ -24,10 +26,13 @@ _MEMORY_PLACE = "{CORE_MEMORY}"
 _COUNTS_LINES = frozenset({"anthropic"})  # providers whose models use line numbers well
 
 
-def system_text(agent: Agent, blocks: Sequence[Block], now: Micros, conversation: str = "") -> str:
-    """Instructions and memory as one text. It changes with memory, settings and the day, not with every call."""
-    memory, facts = memory_parts(agent, blocks, now, conversation)
-    memory = f"{memory}\n\n{facts}" if memory else facts
+def system_text(
+    agent: Agent, blocks: Sequence[Block], now: Micros, conversation: str = "", directories: Sequence[Directory] = ()
+) -> str:
+    """Instructions, memory and open files as one text. It changes with these, settings and the day, not with every
+    call."""
+    blocks_shown, facts = memory_parts(agent, blocks, now, conversation)
+    memory = "\n\n".join(part for part in (blocks_shown, render_directories(agent, directories), facts) if part)
     if _MEMORY_PLACE in agent.system:
         return agent.system.replace(_MEMORY_PLACE, memory)
     return f"{agent.system}\n\n{memory}"

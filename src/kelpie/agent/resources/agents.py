@@ -23,6 +23,7 @@ from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import (
     EVERYTHING,
     ActivationStatus,
+    Agent,
     AgentQuery,
     AgentView,
     Include,
@@ -31,7 +32,8 @@ from kelpie.core.agents.agent import (
     Secret,
 )
 from kelpie.core.errors import InvalidInput, NotFound
-from kelpie.core.ids import AgentId
+from kelpie.core.files.folders import Folder
+from kelpie.core.ids import AgentId, FolderId
 from kelpie.core.memory.block_history import author_of
 from kelpie.core.memory.facts import FactSettings
 from kelpie.core.permissions.budgets import Budget
@@ -48,6 +50,8 @@ from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.conversations import fact_progress
 from kelpie.storage.encryption.sealing import Sealing
+from kelpie.storage.files import attachments, folders
+from kelpie.storage.files.attachments import FILE_TOOLS
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.tools import tools
 from kelpie.storage.views import agents as agent_views
@@ -107,7 +111,9 @@ class Agents:
         if len(new.initial_messages or ()) > _MANY:
             await asyncio.sleep(0)  # reading and making thousands of messages is too much for one go
         first = creation.first_messages(agent_id, spec, new.initial_messages, ids, now)
-        names = (*creation.own_tools(new, spec), *new.tools)
+        given = self._default_folder(new, agent_id, now)
+        reads = FILE_TOOLS if new.folder_ids or given else ()
+        names = (*creation.own_tools(new, spec), *new.tools, *reads)
         companion = self._companion(now) if new.enable_sleeptime else None
 
         def write(tx: Tx) -> AgentView:
@@ -124,13 +130,44 @@ class Agents:
                 agent_secrets.replace(tx, agent_id, secrets, sealing)
             linked = agent_changes.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(block_attachments.of_agent(tx, agent_id)) if new.block_ids else made
-            first_messages.write(tx, loaded_agent.AgentSnapshot(agent, hung, attached), first)
+            folders_of = self._attach_folders(tx, agent, new, given, now)
+            read = loaded_agent.directories(tx, agent) if folders_of else ()
+            first_messages.write(tx, loaded_agent.AgentSnapshot(agent, hung, attached, directories=read), first)
             if agent.facts is not None:
                 fact_progress.follow(tx, agent_id, agent.facts)
             group = companions.create(tx, agent, hung, companion) if companion else None
-            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
+            ids_of = tuple(row.id for row in first)
+            return AgentView(agent, ids_of, hung, attached, secrets, linked, folders_of, group)
 
         return self.with_status(await self._world.database.transact(write))
+
+    def _default_folder(self, new: NewAgent, agent_id: AgentId, now: Micros) -> Folder | None:
+        """A folder for the agent alone, if it is wanted."""
+        if not new.include_default_folder:
+            return None
+        return Folder(
+            id=self._world.ids.new(FolderId),
+            name=f"External Data Source for {agent_id}",
+            created_at=now,
+            updated_at=now,
+            embedding=new.embedding,
+            organization_id=self._organization,
+            created_by_id=self._caller.user_id,
+            last_updated_by_id=self._caller.user_id,
+        )
+
+    def _attach_folders(
+        self, tx: Tx, agent: Agent, new: NewAgent, given: Folder | None, now: Micros
+    ) -> tuple[Folder, ...]:
+        """Raises Conflict for a folder that does not exist, and InvalidInput for too many."""
+        if given is None and not new.folder_ids:
+            return ()
+        attachments.require_all(tx, self._organization, new.folder_ids)
+        if given is not None:
+            folders.insert(tx, given)
+        for folder_id in (*dict.fromkeys(new.folder_ids), *(() if given is None else (given.id,))):
+            attachments.attach(tx, self._organization, agent.id, folder_id, now)
+        return tuple(attachments.of_agent(tx, agent.id))
 
     async def checked(self, new: NewAgent, handle: str) -> NewAgent:
         """The agent with its settings for facts as they are stored. Raises InvalidInput for these or for its budget,

@@ -6,6 +6,7 @@ Everything that must be drawn is drawn before the transaction; what is written h
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kelpie.agent.definition.loaded_agent import directories
 from kelpie.agent.prompt.rendering import system_text
 from kelpie.agent.prompt.wellformed_history import left_open
 from kelpie.core.access.callers import Caller
@@ -55,7 +56,8 @@ class ConversationOpening:
         ]
         blocks.insert(tx, copies, author_of(self.caller))
         conversations.add(tx, made, self.caller.organization_id, {block.label: block.id for block in copies})
-        text = system_text(agent, block_attachments.seen(tx, agent.id, made.id)[0], self.at, made.id)
+        shown, read = block_attachments.seen(tx, agent.id, made.id)[0], directories(tx, agent)
+        text = system_text(agent, shown, self.at, made.id, read)
         system = Message(self.system_id, agent.id, Role.system, self.at, (Text(text),), conversation_id=made.id)
         messages.append(tx, [system])
         contexts.replace(tx, agent.id, [system.id, *shared], made.id)

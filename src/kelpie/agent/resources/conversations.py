@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kelpie.agent.definition.loaded_agent import directories
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.prompt.rendering import system_text
 from kelpie.agent.resources.conversation_opening import ConversationOpening, labelled, taken_over
@@ -166,7 +167,8 @@ class Conversations:
         def write(tx: Tx) -> str:
             found = rows.get(tx, self._organization, conversation_id)
             shown, _ = block_attachments.seen(tx, found.agent_id, found.id)
-            text = system_text(agents.get(tx, found.agent_id), shown, now, found.id)
+            agent = agents.get(tx, found.agent_id)
+            text = system_text(agent, shown, now, found.id, directories(tx, agent))
             if not dry_run:
                 system = contexts.instructions(tx, found.agent_id, found.id)
                 if system is None:

@@ -113,7 +113,7 @@ class Histories:
 
         def write(tx: Tx) -> str:
             loaded = loaded_agent.load(tx, agents.owned(tx, self._organization, agent_id))
-            text = system_text(loaded.agent, loaded.blocks, now)
+            text = system_text(loaded.agent, loaded.blocks, now, directories=loaded.directories)
             if not dry_run:
                 system = contexts.instructions(tx, agent_id)
                 if system is None:

@@ -11,10 +11,12 @@ from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.agents.groups import Group
 from kelpie.core.conversations.messages import Message, NewMessage
 from kelpie.core.conversations.runs import StopReason
+from kelpie.core.files.folders import Folder
 from kelpie.core.ids import (
     DEFAULT_ORGANIZATION,
     AgentId,
     BlockId,
+    FolderId,
     IdentityId,
     MessageId,
     OrganizationId,
@@ -157,6 +159,7 @@ class AgentView:
     tools: tuple[Tool, ...] = ()
     secrets: tuple[Secret, ...] = ()
     identities: tuple[Identity, ...] = ()
+    folders: tuple[Folder, ...] = ()
     managed_group: Group | None = None
     pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for an answer
     status: ActivationStatus = ActivationStatus(ActivationState.unloaded)
@@ -189,6 +192,8 @@ class NewAgent:
     tool_rules: tuple[ToolRule, ...] | None = None
     tags: tuple[str, ...] = ()
     identity_ids: tuple[IdentityId, ...] = ()
+    folder_ids: tuple[FolderId, ...] = ()
+    include_default_folder: bool = False  # makes a folder for the agent alone
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     include_base_tools: bool = True
     include_multi_agent_tools: bool = False
@@ -242,10 +247,18 @@ class Include:
     tags: bool = False
     secrets: bool = False
     identities: bool = False
+    folders: bool = False
     managed_group: bool = False
     pending_approval: bool = False
 
 
 EVERYTHING = Include(
-    blocks=True, tools=True, tags=True, secrets=True, identities=True, managed_group=True, pending_approval=True
+    blocks=True,
+    tools=True,
+    tags=True,
+    secrets=True,
+    identities=True,
+    folders=True,
+    managed_group=True,
+    pending_approval=True,
 )

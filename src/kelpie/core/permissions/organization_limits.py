@@ -21,6 +21,7 @@ class OrganizationLimits:
     requests_per_minute: int = 0
     agents: int = 0
     messages: int = 0
+    files: int = 0
     stored_mb: int = 0
     disk_mb: int = 0
 
@@ -37,6 +38,7 @@ class OrganizationUsage:
     agents: int = 0
     messages: int = 0
     bytes: int = 0
+    files: int = 0
 
 
 def effective(
@@ -64,7 +66,11 @@ def checked_limits(given: Mapping[str, object]) -> dict[str, int]:
 def check_growth(limits: OrganizationLimits, before: OrganizationUsage, after: OrganizationUsage) -> None:
     """Raises QuotaExceeded for a change that adds to what is stored beyond a limit. What makes less is always
     allowed."""
-    used = (("agents", before.agents, after.agents, 1), ("messages", before.messages, after.messages, 1))
+    used = (
+        ("agents", before.agents, after.agents, 1),
+        ("messages", before.messages, after.messages, 1),
+        ("files", before.files, after.files, 1),
+    )
     for name, was, now, unit in (*used, ("stored_mb", before.bytes, after.bytes, MEGABYTE)):
         limit = getattr(limits, name)
         if limit and now > was and now > limit * unit:
@@ -82,6 +88,7 @@ def check_room(limits: OrganizationLimits, used: OrganizationUsage) -> None:
 _WHAT = {
     "agents": "agents",
     "messages": "stored messages",
+    "files": "files in folders",
     "stored_mb": "MB of stored text",
     "disk_mb": "MB of files in workspaces",
 }

@@ -35,6 +35,14 @@ class QuotaSettings:
         low=0,
         high=LIMIT_MAX,
     )
+    quota_files: int = setting(
+        "quotas.files",
+        "Files that an organization may have in its folders; one more gets a 507. 0 is no limit.",
+        "KELPIE_QUOTA_FILES",
+        default=100_000,
+        low=0,
+        high=LIMIT_MAX,
+    )
     quota_stored_mb: int = setting(
         "quotas.stored_mb",
         "Size in MB of the texts and JSON that an organization may have stored in the database; what would add to it "
@@ -61,6 +69,7 @@ class QuotaSettings:
             requests_per_minute=self.quota_requests_per_minute,
             agents=self.quota_agents,
             messages=self.quota_messages,
+            files=self.quota_files,
             stored_mb=self.quota_stored_mb,
             disk_mb=self.quota_disk_mb,
         )

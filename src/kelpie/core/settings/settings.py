@@ -1,4 +1,4 @@
-"""Everything an operator can set: one record of ten groups, the table of its fields, and the order of precedence.
+"""Everything an operator can set: one record of eleven groups, the table of its fields, and the order of precedence.
 
 A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
 refused with its location. So is a file that would send a key from the environment to an address of the file's own:
@@ -13,6 +13,7 @@ from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.agent_settings import AgentSettings
 from kelpie.core.settings.connection_settings import ConnectionSettings
 from kelpie.core.settings.declaration import Setting, specs
+from kelpie.core.settings.file_settings import FileSettings
 from kelpie.core.settings.mcp_settings import McpSettings
 from kelpie.core.settings.model_settings import ModelSettings
 from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
@@ -30,6 +31,7 @@ class Settings(
     ProviderSettings,
     ModelSettings,
     WebSettings,
+    FileSettings,
     McpSettings,
     ToolSettings,
     SandboxSettings,

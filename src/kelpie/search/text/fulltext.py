@@ -19,7 +19,7 @@ from kelpie.search.tables import search_items
 from kelpie.search.text import segment_queue, tokenizer
 from kelpie.world.statements import Prepared
 
-Kind: TypeAlias = Literal["message", "passage", "tool", "fact"]
+Kind: TypeAlias = Literal["message", "passage", "file_passage", "tool", "fact"]
 
 LOOKED_AT, LOOKED_AT_MAX = 20, 8000  # matches that are looked up in one go: more than are wanted, and at most
 _NOT_THERE = ("", None)

@@ -18,6 +18,7 @@ _BY_STATUS: dict[int, tuple[str, ...]] = {
     410: ("object_gone", "route_retired"),
     413: ("answer_too_large", "body_too_large"),
     414: ("url_too_long",),
+    415: ("file_type_unsupported",),
     422: ("request_contradictory", "sandbox_cap_exceeded", "validation_failed"),
     429: (
         "address_connections_full", "agent_slots_full", "agent_unloading", "agents_stopping", "agents_waiting_full",

@@ -27,12 +27,36 @@ def boundary_of(content_type: str) -> bytes:
     return found.encode("latin-1", "replace")
 
 
+def _label(raw: bytes) -> str | None:
+    """The file name of a part, if it has one."""
+    headers = _header(raw, "content-disposition")
+    found = None if headers is None else headers.get_filename()
+    return found if isinstance(found, str) else None
+
+
+def _media_type(raw: bytes) -> str | None:
+    headers = _header(raw, "content-type")
+    return None if headers is None else headers["content-type"]
+
+
+def _header(raw: bytes, wanted: str) -> Headers | None:
+    for line in raw.decode("utf-8", "replace").split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.strip().lower() == wanted:
+            headers = Headers()
+            headers[wanted] = value.strip()
+            return headers
+    return None
+
+
 class MultipartForm:
     """A form whose file is the part `file_name`. Read the file first; then `fields` is complete."""
 
     def __init__(self, stream: AsyncIterable[bytes], boundary: bytes, file_name: str = "file") -> None:
         self.fields: dict[str, str] = {}
         self.has_file = False
+        self.file_label: str | None = None  # the name that the client gives the file
+        self.file_media_type: str | None = None
         self._stream = stream.__aiter__()
         self._mark = b"\r\n--" + boundary
         self._file_name = file_name
@@ -44,9 +68,11 @@ class MultipartForm:
         async for _ in self._until(self._mark, keep=False):
             pass
         while not await self._is_last():
-            name = self._part_name(await self._headers())
+            headers = await self._headers()
+            name = self._part_name(headers)
             if name == self._file_name and not self.has_file:
                 self.has_file = True
+                self.file_label, self.file_media_type = _label(headers), _media_type(headers)
                 async for piece in self._until(self._mark):
                     yield piece
             else:
@@ -90,14 +116,10 @@ class MultipartForm:
         return found
 
     def _part_name(self, raw: bytes) -> str:
-        for line in raw.decode("utf-8", "replace").split("\r\n"):
-            name, _, value = line.partition(":")
-            if name.strip().lower() == "content-disposition":
-                headers = Headers()
-                headers["content-disposition"] = value.strip()
-                found = headers.get_param("name", header="content-disposition")
-                if isinstance(found, str):
-                    return found
+        headers = _header(raw, "content-disposition")
+        found = None if headers is None else headers.get_param("name", header="content-disposition")
+        if isinstance(found, str):
+            return found
         raise InvalidInput("body", "a part of the form has no name")
 
     async def _until(self, mark: bytes, *, keep: bool = True) -> AsyncIterator[bytes]:

@@ -56,11 +56,12 @@ def page_query(limit_default: int, order_default: Order = "desc", limit_max: int
 
 
 if TYPE_CHECKING:
-    Page10 = Page50 = Page100 = Page50Ascending = Page100Ascending = Page
+    Page10 = Page50 = Page100 = Page1000 = Page50Ascending = Page100Ascending = Page
 else:
     Page10 = page_query(10)
     Page50 = page_query(50)
     Page100 = page_query(100)
+    Page1000 = page_query(1000)
     Page50Ascending = page_query(50, "asc")
     Page100Ascending = page_query(100, "asc")
 

@@ -12,6 +12,8 @@ from kelpie.core.ids import (
     BlockId,
     ConversationId,
     FactId,
+    FileId,
+    FolderId,
     GroupId,
     Id,
     IdentityId,
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     PassagePath = PassageId
     ProviderPath = ProviderId
     FactPath = FactId
+    FilePath = FileId
+    FolderPath = FolderId
+    SourcePath = FolderId
     BlockPath = BlockId
     ToolPath = ToolId
     MessagePath = MessageId
@@ -71,6 +76,9 @@ else:
     PassagePath = _path(PassageId, "passage")
     ProviderPath = _path(ProviderId, "provider")
     FactPath = _path(FactId, "fact")
+    FilePath = _path(FileId, "file")
+    FolderPath = _path(FolderId, "folder")
+    SourcePath = _path(FolderId, "source")
     BlockPath = _path(BlockId, "block")
     ToolPath = _path(ToolId, "tool")
     MessagePath = _path(MessageId, "message")

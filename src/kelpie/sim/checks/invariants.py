@@ -238,6 +238,9 @@ _MEASURED = {  # the owner and the size of every counted row
     "template_versions": ("t.organization_id", ("document",)),
     "agent_variables": (_AGENT_OF, ("memory_variables",)),
     "client_turns": ("t.organization_id", ("request",)),
+    "folders": ("t.organization_id", ("description", "instructions", "metadata")),
+    "files": ("t.organization_id", ("name", "original_name", "error")),
+    "file_passages": ("t.organization_id", ("text",)),
 }
 
 # A packed text begins with its size.
@@ -253,14 +256,20 @@ def usage_is_counted(disk: Disk, _history: History) -> None:
         found = disk.query(f"SELECT {owner}, count(*), sum({size}) FROM {name} t GROUP BY 1")
         rows[name] = Counter({organization: count for organization, count, _ in found})
         sizes.update({organization: total for organization, _, total in found if organization})
-    for organization, *kept in disk.query("SELECT organization_id, agents, messages, bytes FROM organization_usage"):
-        right = [rows["agents"][organization], rows["messages"][organization], sizes[organization]]
+    counted = "SELECT organization_id, agents, messages, files, bytes FROM organization_usage"
+    for organization, *kept in disk.query(counted):
+        right = [*(rows[name][organization] for name in ("agents", "messages", "files")), sizes[organization]]
         if kept != right:
             raise Broken("usage is what the rows say", f"{organization} has {right} and is counted with {kept}")
 
 
 _LEFT_OVER = {
     "an archive that is half deleted": "SELECT id FROM archives WHERE removed",
+    "a folder that is half deleted": "SELECT id FROM folders WHERE removed",
+    "a file that is half deleted": "SELECT id FROM files WHERE removed",
+    "the text of a file that could not be read": (
+        "SELECT DISTINCT p.file_id FROM file_passages p JOIN files f ON f.id = p.file_id WHERE f.status = 'error'"
+    ),
     "a scope that is half deleted": "SELECT kind, scope FROM search_removed",
 }
 

@@ -38,7 +38,7 @@ class SimWorkers:
             if self._faults.fires(fault, PLACE):
                 raise WorkerFailed(reason)
         answer: Callable[[bytes], bytes] = importlib.import_module(program.module).answer
-        return answer(request if isinstance(request, bytes) else request.content)
+        return answer(request if isinstance(request, bytes) else request.head + request.content)
 
     async def close(self) -> None:
         return

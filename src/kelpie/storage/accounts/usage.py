@@ -18,7 +18,7 @@ from kelpie.world.database import Tx
 _U, _Q = organization_usage.c, organization_quotas.c
 _OF: sa.BindParameter[str] = sa.bindparam("of_organization", type_=sa.Text)
 _STATE = (
-    sa.select(_U.agents, _U.messages, _U.bytes, _Q.limits)
+    sa.select(_U.agents, _U.messages, _U.bytes, _U.files, _Q.limits)
     .select_from(organization_usage.outerjoin(organization_quotas, _Q.organization_id == _U.organization_id))
     .where(_U.organization_id == _OF)
 )
@@ -33,6 +33,7 @@ _CORRECT = (
         agents=_U.agents + sa.bindparam("more_agents"),
         messages=_U.messages + sa.bindparam("more_messages"),
         bytes=_U.bytes + sa.bindparam("more_bytes"),
+        files=_U.files + sa.bindparam("more_files"),
     )
 )
 _BEING_REMOVED = sa.select(removed_agents.c.agent_id).where(removed_agents.c.organization_id == _OF).limit(1)
@@ -53,7 +54,7 @@ def state(tx: Tx, organization: OrganizationId) -> UsageState:
     row = tx.execute(_STATE, {"of_organization": organization}).first()
     if row is None:
         return NOTHING_STORED
-    return UsageState(OrganizationUsage(row.agents, row.messages, row.bytes), row.limits)
+    return UsageState(OrganizationUsage(row.agents, row.messages, row.bytes, row.files), row.limits)
 
 
 def all_limits(tx: Tx) -> dict[OrganizationId, Mapping[str, int]]:
@@ -88,13 +89,13 @@ def _recount(dialect: str) -> tuple[tuple[str | None, str], ...]:
 
 def recount(tx: Tx, organization: OrganizationId) -> OrganizationUsage:
     """The usage counted from the rows. It reads everything that the organization stores."""
-    counts, total = {"agents": 0, "messages": 0}, 0
+    counts, total = {"agents": 0, "messages": 0, "files": 0}, 0
     for counter, statement in _recount(tx.dialect.name):
         rows, size = tx.execute(sa.text(statement), {"of_organization": organization}).one()
         total += int(size)
         if counter is not None:
             counts[counter] = int(rows)
-    return OrganizationUsage(counts["agents"], counts["messages"], total)
+    return OrganizationUsage(counts["agents"], counts["messages"], total, counts["files"])
 
 
 @cache
@@ -112,14 +113,14 @@ def _recount_all(dialect: str) -> tuple[tuple[str | None, str], ...]:
 
 def count_miscounted(tx: Tx) -> int:
     """Number of organizations whose counters are not what the rows say. It reads everything that is stored."""
+    nothing = {"agents": 0, "messages": 0, "bytes": 0, "files": 0}
     right: dict[str, dict[str, int]] = {}
     for counter, statement in _recount_all(tx.dialect.name):
         for owner, rows, size in tx.execute(sa.text(statement)):
-            found = right.setdefault(owner, {"agents": 0, "messages": 0, "bytes": 0})
+            found = right.setdefault(owner, dict(nothing))
             found["bytes"] += int(size)
             if counter is not None:
                 found[counter] = int(rows)
-    nothing = {"agents": 0, "messages": 0, "bytes": 0}
     kept = tx.execute(_COUNTERS).mappings().all()
     return sum({name: row[name] for name in nothing} != right.get(row["organization_id"], nothing) for row in kept)
 
@@ -127,10 +128,17 @@ def count_miscounted(tx: Tx) -> int:
 def deviation(tx: Tx, organization: OrganizationId) -> OrganizationUsage:
     """What must be added to the counters to make them right; all zero when they are."""
     kept, right = state(tx, organization).used, recount(tx, organization)
-    return OrganizationUsage(right.agents - kept.agents, right.messages - kept.messages, right.bytes - kept.bytes)
+    return OrganizationUsage(
+        right.agents - kept.agents, right.messages - kept.messages, right.bytes - kept.bytes, right.files - kept.files
+    )
 
 
 def correct(tx: Tx, organization: OrganizationId, by: OrganizationUsage) -> None:
     """Adds a deviation to the counters. What was written since it was found is counted already, so it stays right."""
-    more = {"more_agents": by.agents, "more_messages": by.messages, "more_bytes": by.bytes}
+    more = {
+        "more_agents": by.agents,
+        "more_messages": by.messages,
+        "more_bytes": by.bytes,
+        "more_files": by.files,
+    }
     tx.execute(_CORRECT, {"of_organization": organization, **more})

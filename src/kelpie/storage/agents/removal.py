@@ -21,6 +21,7 @@ from kelpie.storage.tables import (
     agent_archives,
     agent_blocks,
     agent_file_parts,
+    agent_folders,
     agent_head,
     agent_identities,
     agent_secrets,
@@ -37,6 +38,7 @@ from kelpie.storage.tables import (
     entities,
     fact_states,
     facts,
+    file_views,
     group_agents,
     groups,
     journal,
@@ -75,6 +77,7 @@ _FINDABLE = tuple(
         agent_secrets,
         agent_identities,
         agent_archives,
+        agent_folders,
         access_token_agents,
         memory_changes,
     )
@@ -150,6 +153,7 @@ _ROWS = (
     _some(working_memory),
     _some(working_memory_heads),
     _some(agent_file_parts, ("document",)),
+    _some(file_views),
     _some(agent_blocks),
 )
 _COPIES = _some(blocks, of_agent=_OWN_COPIES)

@@ -1,4 +1,4 @@
-"""Selection of embedding models: an archive's own choice, an agent's, or the server's.
+"""Selection of embedding models: an archive's or folder's own choice, an agent's, or the server's.
 
 `search.vector_rows` decides which model a scope is searched by while its vectors change from one model to another.
 """
@@ -12,21 +12,22 @@ from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.search import vector_rows
 from kelpie.search.tables import search_scopes, search_sketches
 from kelpie.search.text.fulltext import Kind
-from kelpie.storage.tables import agent_archives, agents, archives
+from kelpie.storage.tables import agent_archives, agents, archives, folders
 from kelpie.world.database import Tx
 
 _S = search_scopes.c
+_OWNING = {"passage": archives, "file_passage": folders, "message": agents, "fact": agents}  # tables of scopes, by kind
 _OWNERS_OF = {
     kind: sa.select(table.c.id, table.c.organization_id).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
-    for kind, table in (("passage", archives), ("message", agents), ("fact", agents))
+    for kind, table in _OWNING.items()
 }
 _DEFAULT = sa.bindparam("default_model", type_=sa.Text)
-_OF_ARCHIVES = sa.select(archives.c.id, sa.func.coalesce(archives.c.embedding, _DEFAULT)).where(
-    archives.c.id.in_(sa.bindparam("ids", expanding=True))
-)
-_OF_AGENTS = sa.select(agents.c.id, sa.func.coalesce(agents.c.embedding, _DEFAULT)).where(
-    agents.c.id.in_(sa.bindparam("ids", expanding=True))
-)
+_SELECTED_FOR = {
+    kind: sa.select(table.c.id, sa.func.coalesce(table.c.embedding, _DEFAULT)).where(
+        table.c.id.in_(sa.bindparam("ids", expanding=True))
+    )
+    for kind, table in _OWNING.items()
+}
 _SCOPE_OF = (_S.kind == "passage") & (_S.scope == archives.c.id)
 _OURS = sa.select(archives.c.id, _S.model).where(
     archives.c.organization_id == sa.bindparam("of_organization"), archives.c.removed.is_(False)
@@ -54,7 +55,7 @@ _CHANGING_OF = {
     .where(_S.kind == kind)
     .where(_S.mixed | (_S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)))
     .limit(sa.bindparam("most"))
-    for kind, table in (("passage", archives), ("message", agents), ("fact", agents))
+    for kind, table in _OWNING.items()
 }
 
 
@@ -72,16 +73,15 @@ def vector_bytes(tx: Tx, organization: OrganizationId) -> int:
 
 
 def selected_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
-    """The selected model of each of these archives, agents or, for tools, organisations, which choose none."""
+    """The selected model of each of these archives, folders, agents or, for tools, organisations, which choose none."""
     if kind == "tool":
         return {} if default is None else dict.fromkeys(scopes, default)
-    statement = _OF_ARCHIVES if kind == "passage" else _OF_AGENTS
-    rows = tx.execute(statement, {"ids": list(scopes), "default_model": default})
+    rows = tx.execute(_SELECTED_FOR[kind], {"ids": list(scopes), "default_model": default})
     return {scope: model for scope, model in rows if model is not None}
 
 
 def owners(tx: Tx, kind: Kind, scopes: Sequence[str]) -> dict[str, str]:
-    """The organisation of each of these archives, agents or, for tools, organisations."""
+    """The organisation of each of these archives, folders, agents or, for tools, organisations."""
     if kind == "tool":
         return {scope: scope for scope in scopes}
     return {row.id: row.organization_id for row in tx.execute(_OWNERS_OF[kind], {"ids": list(scopes)})}

@@ -10,6 +10,7 @@ from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags
 from kelpie.storage.tables.client_turns import client_turns
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
 from kelpie.storage.tables.encryption import encryption_keys
+from kelpie.storage.tables.files import agent_folders, file_passages, file_views, files, folders
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
     approvals,
@@ -55,6 +56,7 @@ __all__ = [
     "agent_archives",
     "agent_blocks",
     "agent_file_parts",
+    "agent_folders",
     "agent_head",
     "agent_identities",
     "agent_secrets",
@@ -79,6 +81,10 @@ __all__ = [
     "fact_sources",
     "fact_states",
     "facts",
+    "file_passages",
+    "file_views",
+    "files",
+    "folders",
     "group_agents",
     "group_blocks",
     "groups",

@@ -15,6 +15,7 @@ organization_usage = Table(
     Column("agents", BigInteger, nullable=False),
     Column("messages", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
 

@@ -12,8 +12,9 @@ from kelpie.storage.agents import agents, groups, identities
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import approvals, contexts
+from kelpie.storage.files import attachments as file_attachments
 from kelpie.storage.rows.row_bytes import row_bytes
-from kelpie.storage.tables import agent_identities
+from kelpie.storage.tables import agent_folders, agent_identities
 from kelpie.storage.tables import agent_secrets as agent_secrets_table
 from kelpie.storage.tables import agents as agents_table
 from kelpie.storage.tables import approvals as approvals_table
@@ -72,6 +73,8 @@ def _views(
     secrets_of = agent_secrets.of_agents(tx, kept, keyring) if kept else {}
     linked = _with(heads, "has_identities") if include.identities else []
     identities_of = identities.of_agents.of_rows(tx, linked) if linked else {}
+    reading = _with(heads, "has_folders") if include.folders else []
+    folders_of = file_attachments.of_agents(tx, reading) if reading else {}
     leading = _with(heads, "has_group") if include.managed_group else []
     groups_of = groups.led_by(tx, leading) if leading else {}
     waiting = _with(heads, "has_request") if include.pending_approval else []
@@ -84,6 +87,7 @@ def _views(
             tools=tools_of.get(agent.id, ()),
             secrets=secrets_of.get(agent.id, ()),
             identities=tuple(identities_of.get(agent.id, ())),
+            folders=tuple(folders_of.get(agent.id, ())),
             managed_group=groups_of.get(agent.id),
             pending_approval=requests_of.get(agent.id),
         )
@@ -97,6 +101,7 @@ _HEADS = select(
     contexts.joined_ids(literal_column("agents.id")).scalar_subquery().label("context"),
     exists().where(agent_secrets_table.c.agent_id == agents_table.c.id).label("has_secrets"),
     exists().where(agent_identities.c.agent_id == agents_table.c.id).label("has_identities"),
+    exists().where(agent_folders.c.agent_id == agents_table.c.id).label("has_folders"),
     exists().where(groups_table.c.manager_agent_id == agents_table.c.id).label("has_group"),
     exists().where(approvals_table.c.agent_id == agents_table.c.id).label("has_request"),
 )

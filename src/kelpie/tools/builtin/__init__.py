@@ -13,6 +13,7 @@ from kelpie.tools.builtin import (
     block_edits,
     conversation,
     facts,
+    files,
     memory_command,
     memory_patch,
     pause,
@@ -59,7 +60,7 @@ class Builtin:
 
 _CORE, _MEMORY, _SLEEPTIME = ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core
 _VOICE, _AGENTS = ToolType.letta_voice_sleeptime_core, ToolType.letta_multi_agent_core
-_BUILTIN = ToolType.letta_builtin
+_BUILTIN, _FILES = ToolType.letta_builtin, ToolType.letta_files_core
 
 BUILTINS: dict[str, Builtin] = {
     builtin.name: builtin
@@ -110,6 +111,9 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.FILESYSTEM, _BUILTIN, None),
         Builtin(schemas.WEB_SEARCH, _BUILTIN, None, parallel=True),
         Builtin(schemas.FETCH_WEBPAGE, _BUILTIN, None, parallel=True),
+        Builtin(schemas.OPEN_FILES, _FILES, files.open_files),
+        Builtin(schemas.GREP_FILES, _FILES, None, parallel=True),
+        Builtin(schemas.SEMANTIC_SEARCH_FILES, _FILES, None, parallel=True),
         Builtin(schemas.WORKING_MEMORY_SET, _CORE, working_memory.working_memory_set),
         Builtin(schemas.WORKING_MEMORY_GET, _CORE, working_memory.working_memory_get),
         Builtin(schemas.WORKING_MEMORY_LIST, _CORE, working_memory.working_memory_list),
@@ -118,13 +122,5 @@ BUILTINS: dict[str, Builtin] = {
     )
 }
 
-# Letta has these too. Their names are kept free, so that no custom tool stands in the way when Kelpie gets them.
-COMING = frozenset(
-    {
-        "grep_files",
-        "open_files",
-        "semantic_search_files",
-    }
-)
-RESERVED = frozenset(BUILTINS) | COMING
+RESERVED = frozenset(BUILTINS)
 MULTI_AGENT = tuple(builtin.name for builtin in BUILTINS.values() if builtin.tool_type is _AGENTS)

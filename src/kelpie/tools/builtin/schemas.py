@@ -458,3 +458,52 @@ FETCH_WEBPAGE = _tool(
     {"url": _text("The URL of the page, which must be public.")},
     ("url",),
 )
+
+OPEN_FILES = _tool(
+    "open_files",
+    "Open files, or parts of files, so that your prompt shows their content. Names include the folder, such as "
+    "docs/plan.md. When too many files are open, those that you have not used for longest are closed.",
+    {
+        "file_requests": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "file_name": _text("Name of the file, with its folder."),
+                    "offset": _number("Number of lines to skip, starting at 0. Default: 0."),
+                    "length": _number("Number of lines to show. Default: all that follow."),
+                },
+                "required": ["file_name"],
+            },
+            "description": "The files to open.",
+        },
+        "close_all_others": {
+            "type": "boolean",
+            "description": "Close all other files first. Default: false.",
+        },
+    },
+    ("file_requests",),
+)
+
+GREP_FILES = _tool(
+    "grep_files",
+    "Find the lines of your files that match a pattern, 20 matches at a time. The result counts the matches of each "
+    "file, shows each match with the lines around it, and names the offset of the next page.",
+    {
+        "pattern": _text("A regular expression, or plain words."),
+        "include": _text("A regular expression for the names of the files to search. Default: all files."),
+        "context_lines": _number("Number of lines to show before and after each match. Default: 1."),
+        "offset": _number("Number of matches to skip, for the next page: 20, 40 and so on. Default: 0."),
+    },
+    ("pattern",),
+)
+
+SEMANTIC_SEARCH_FILES = _tool(
+    "semantic_search_files",
+    "Find the parts of your files that fit a query by meaning and by words.",
+    {
+        "query": _text("What to look for."),
+        "limit": _number("Maximum number of results. Default: 5."),
+    },
+    ("query",),
+)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 HEAD = struct.Struct(">IB")  # length of the body, and a flag
 ANSWER, LAST_ANSWER, NO_MEMORY = 0, 1, 2  # flags of an answer
-CONTENT, FILE = 0, 1  # flags of a request: the request itself, or the path of a file that holds it
+CONTENT, FILE = 0, 1  # flags of a request: the request itself, or a file that holds it, see `file_request`
+PATH = struct.Struct(">I")  # length of a path
 GROWN_BYTES = 96 * 1024 * 1024
 
 
@@ -32,7 +33,7 @@ def serve(program: str, memory_bytes: int, cpu_s: int) -> None:
             return
         _allow(cpu_s)
         try:
-            body, flag = answer(Path(request.decode()).read_bytes() if kind == FILE else request), ANSWER
+            body, flag = answer(_from_file(request) if kind == FILE else request), ANSWER
         except MemoryError:
             body, flag = b"", NO_MEMORY
         if flag == ANSWER and _resident_bytes() > GROWN_BYTES:
@@ -40,6 +41,19 @@ def serve(program: str, memory_bytes: int, cpu_s: int) -> None:
         _write(HEAD.pack(len(body), flag) + body)
         if flag != ANSWER:
             return
+
+
+def file_request(path: str, head: bytes) -> bytes:
+    """A request that stands in a file, and what goes before it."""
+    name = path.encode()
+    return PATH.pack(len(name)) + name + head
+
+
+def _from_file(request: bytes) -> bytes:
+    length = PATH.unpack_from(request)[0]
+    path, head = request[PATH.size : PATH.size + length], request[PATH.size + length :]
+    content = Path(path.decode()).read_bytes()
+    return head + content if head else content
 
 
 def _limit(kind: int, most: int) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import kelpie
 from kelpie.core.errors import Overloaded
 from kelpie.world.files.uploads import Upload
-from kelpie.world.workers.loop import ANSWER, CONTENT, FILE, HEAD, LAST_ANSWER, NO_MEMORY
+from kelpie.world.workers.loop import ANSWER, CONTENT, FILE, HEAD, LAST_ANSWER, NO_MEMORY, file_request
 from kelpie.world.workers.port import WorkerFailed, WorkerFault, WorkerLimits, WorkerProgram
 
 RETRY_S = 5.0
@@ -152,7 +152,7 @@ class ProcessWorkers:
 async def _exchange(process: Process, program: WorkerProgram, request: bytes | Upload) -> tuple[bytes, bool]:
     """The answer, and True if the process can take another request."""
     assert process.stdin is not None and process.stdout is not None
-    content = request if isinstance(request, bytes) else str(request.path).encode()
+    content = request if isinstance(request, bytes) else file_request(str(request.path), request.head)
     process.stdin.write(HEAD.pack(len(content), CONTENT if isinstance(request, bytes) else FILE))
     process.stdin.write(content)
     await process.stdin.drain()

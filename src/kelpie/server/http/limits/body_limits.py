@@ -8,7 +8,7 @@ values cost far more than one long text.
 from dataclasses import dataclass
 
 _WITH_IMAGES = frozenset({"completions", "generate", "messages", "responses"})  # parts of a path
-_UPLOADS = ("/memory/restore", "/agents/import")  # ends of a path
+_UPLOADS = ("/memory/restore", "/agents/import", "/upload")  # ends of a path
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from kelpie.agent.prompt.agent_types import spec_of
 from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
+from kelpie.core.ids import BlockId, FolderId, IdentityId, MessageId, ToolId
 from kelpie.core.json_limits import LISTED
 from kelpie.server.http.limits.free_json import FreeSettings, Metadata, NamedTexts, within
 from kelpie.server.http.limits.request_limits import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
@@ -146,6 +146,7 @@ def new_agent(body: CreateAgent) -> NewAgent:
         "include_base_tools": body.include_base_tools,
         "include_multi_agent_tools": body.include_multi_agent_tools,
         "include_base_tool_rules": body.include_base_tool_rules,
+        "include_default_folder": body.include_default_source,
         "message_buffer_autoclear": body.message_buffer_autoclear,
     }
     if body.initial_message_sequence is not None:
@@ -243,6 +244,8 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields["block_ids"] = tuple(BlockId.parse(one) for one in body.block_ids)
     if body.identity_ids is not None:
         fields["identity_ids"] = tuple(IdentityId.parse(one) for one in body.identity_ids)
+    if (folders := body.source_ids if body.folder_ids is None else body.folder_ids) is not None:
+        fields["folder_ids"] = tuple(FolderId.parse(one) for one in folders)
     if body.tags is not None:
         fields["tags"] = tuple(body.tags)
     if body.tool_rules is not None:

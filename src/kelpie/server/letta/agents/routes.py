@@ -48,6 +48,7 @@ _OLD_NAMES = {  # what `include_relationships` called the relations
     "tags": "agent.tags",
     "secrets": "agent.secrets",
     "identities": "agent.identities",
+    "sources": "agent.sources",
     "multi_agent_group": "agent.managed_group",
     "managed_group": "agent.managed_group",
     "tool_exec_environment_variables": "agent.secrets",
@@ -69,6 +70,7 @@ async def included(
         tags="agent.tags" in asked or "agent.blocks" in asked,
         secrets="agent.secrets" in asked,
         identities="agent.identities" in asked,
+        folders="agent.sources" in asked,
         managed_group="agent.managed_group" in asked,
         pending_approval="agent.pending_approval" in asked,
     )

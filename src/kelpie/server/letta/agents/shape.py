@@ -21,6 +21,7 @@ from kelpie.server.letta.agents.budget_body import budget_shape
 from kelpie.server.letta.agents.fact_settings_body import fact_settings_shape
 from kelpie.server.letta.agents.permission_body import limits_shape, permits_shape
 from kelpie.server.letta.blocks.shape import block_shape
+from kelpie.server.letta.folders.shape import source_shape
 from kelpie.server.letta.groups.shape import group_shape
 from kelpie.server.letta.identities.shape import identity_shape
 from kelpie.server.letta.messages.shape import request_shape
@@ -82,7 +83,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "memory": memory_shape(agent.agent_type, blocks),
         "blocks": blocks,
         "tools": [_tool(tool, known.encoded) for tool in view.tools],
-        "sources": [],
+        "sources": [source_shape(folder, known.embeddings) for folder in view.folders],
         "tags": list(agent.tags),
         "tool_exec_environment_variables": secrets,
         "secrets": secrets,

@@ -55,12 +55,12 @@ def passage_shape(
         "tags": list(passage.tags) or None,
         "id": passage.id,
         "text": passage.text,
-        "embedding": None if vector is None else _numbers(vector),
+        "embedding": None if vector is None else vector_numbers(vector),
         "embedding_config": config,
     }
 
 
-def _numbers(vector: bytes) -> list[float]:
+def vector_numbers(vector: bytes) -> list[float]:
     return [round(value, VECTOR_DIGITS) for (value,) in iter_unpack("<f", vector)]
 
 

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from kelpie.server.http.errors import http_refusal, refused
 
 _VENDOR = "Kelpie does not forward requests to a vendor's API; call the vendor directly."
-_FILES = "Kelpie does not support folders and files yet; store the content in an archive."
 _VENV = "There is no environment to rebuild: Kelpie installs each set of packages once and never changes it."
 
 _NO_DEVICE = (
@@ -27,8 +26,6 @@ _NO_DEVICE = (
 _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/(anthropic|zai)/.*", _VENDOR),
     (r"/v1/git/.*", "Kelpie stores memory in its database, not in git; read and update blocks with /v1/blocks."),
-    (r"/v1/(folders|sources).*", _FILES),
-    (r"/v1/agents/[^/]+/(folders|sources|files).*", _FILES),
     (r"/v1/agents/[^/]+/schedule.*", "Kelpie does not support schedules yet; send the message with cron."),
     (r"/v1/messages/batches.*", "Kelpie does not support batches yet; send the messages one by one."),
     (r"/v1/sandbox-config/local/recreate-venv", _VENV),

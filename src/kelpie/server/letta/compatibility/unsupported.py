@@ -9,12 +9,8 @@ from typing import Any
 from kelpie.core.errors import InvalidInput
 
 _NO_TOKENS = "Kelpie does not return token probabilities and ids; omit this field"
-_FOLDERS = "Kelpie does not support folders yet; omit this field"
 
 AGENT_FIELDS: dict[str, str] = {
-    "source_ids": _FOLDERS,
-    "folder_ids": _FOLDERS,
-    "include_default_source": _FOLDERS,
     "template": "an agent cannot be a template; create a template from the agent with POST /v1/templates",
 }
 

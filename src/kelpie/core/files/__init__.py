@@ -1,0 +1,1 @@
+"""Folders, the files in them, and what an agent sees of them, as values."""

@@ -1,0 +1,1 @@
+"""Folders and files: requests and responses, also under their older name, sources."""

@@ -1,0 +1,1 @@
+"""Folders, files with their text, and what agents see of them, as rows, and the search in them."""
