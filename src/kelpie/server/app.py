@@ -9,6 +9,8 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
+from kelpie.accounts.sessions import Sessions
+from kelpie.server.dashboard import registration as dashboard
 from kelpie.server.edge.authentication import AuthenticationMiddleware
 from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
@@ -159,6 +161,9 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.state.models_configured = lambda: kelpie.runtime.models.configured
     pages.register(app)
+    if kelpie.settings.dashboard:
+        app.state.sessions = Sessions(kelpie.world, kelpie.runtime.authenticator)
+        dashboard.register(app)
     errors.register(app)
     missing_routes.register(app)
     settings = kelpie.settings
@@ -173,7 +178,8 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         api=kelpie.api,
         quotas=runtime.quotas,
         processor_time=runtime.processor_time,
-        pages=pages.OPEN_PATHS,
+        pages=pages.OPEN_PATHS | (dashboard.open_paths() if settings.dashboard else frozenset()),
+        sessions=origins if settings.dashboard else None,
     )
     app.add_middleware(LatestPrefix)
     app.add_middleware(CrossOrigin, allowed=origins, protected=settings.protected)

@@ -27,6 +27,12 @@ class ServerSettings:
         "LETTA_SERVER_PASSWORD",
         secret=True,
     )
+    dashboard: bool = setting(
+        "server.dashboard",
+        "Whether the server shows the dashboard at `/` and lets people sign in to it.",
+        "KELPIE_DASHBOARD",
+        default=True,
+    )
     secure: bool = setting(
         "server.secure",
         "Whether the server also requires a password on a loopback address.",
