@@ -8,6 +8,8 @@ from playwright.sync_api import Page
 from tests.parts import lacks
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+_RUN = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((each) =>
+    `${each.id}: ${each.help} (${each.nodes.slice(0, 3).map((node) => node.html + node.failureSummary).join("; ")})`))"""
 
 
 def violations(page: Page) -> list[str]:
@@ -19,8 +21,7 @@ def violations(page: Page) -> list[str]:
     answer: Any = session.send(
         "Runtime.evaluate",
         {
-            "expression": "axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.map((v) => "
-            "`${v.id}: ${v.help} (${v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + n.failureSummary).join('; ')})`))",
+            "expression": _RUN,
             "awaitPromise": True,
             "returnByValue": True,
         },
