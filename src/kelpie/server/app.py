@@ -29,6 +29,7 @@ from kelpie.server.kelpie import (
     ids,
     keys,
     permissions,
+    prompts,
     sandbox,
     spending,
     usage,
@@ -36,6 +37,7 @@ from kelpie.server.kelpie import (
 )
 from kelpie.server.kelpie import mcp as mcp_connections
 from kelpie.server.kelpie import models as model_care
+from kelpie.server.kelpie import runs as run_records
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
@@ -138,6 +140,8 @@ _ROUTERS = (
     approvals.router,
     approvals.agent_router,
     ids.router,
+    prompts.router,
+    run_records.router,
     keys.router,
     spending.router,
     facts.router,

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, KeyId, OrganizationId, SessionId, TokenId, UserId
+from kelpie.core.ids import (
+    DEFAULT_ORGANIZATION,
+    DEFAULT_USER,
+    AgentId,
+    KeyId,
+    OrganizationId,
+    SessionId,
+    TokenId,
+    UserId,
+)
 from kelpie.core.time import Micros
 
 
