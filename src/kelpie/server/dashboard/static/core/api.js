@@ -140,6 +140,41 @@ export async function followRun(runId, after, onFrame, signal) {
 }
 
 /**
+ * Sends messages as a background run and follows it to its end, across lost connections and restarts. The messages need
+ * an `otid`: a request that may have arrived is sent again, and the server recognises it.
+ * @param {string} path
+ * @param {{[field: string]: unknown}} body
+ * @param {(frame: any) => void} onFrame
+ * @param {AbortSignal} signal
+ * @returns {Promise<"done" | "gone">}
+ */
+export async function sendTurn(path, body, onFrame, signal) {
+  let runId = "";
+  let seen = 0;
+  for (;;) {
+    try {
+      const ended = await stream(
+        path,
+        { ...body, background: true, streaming: true, stream_tokens: true, include_pings: true },
+        (frame) => {
+          if (typeof frame.run_id === "string") runId = frame.run_id;
+          if (typeof frame.seq_id === "number") seen = Math.max(seen, frame.seq_id);
+          onFrame(frame);
+        },
+        signal,
+      );
+      if (ended) return "done";
+    } catch (error) {
+      if (!(error instanceof ApiError) || (!error.unreachable && error.status < 500)) throw error;
+      if (!error.unreachable && !runId) throw error;
+    }
+    if (runId) return followRun(runId, seen, onFrame, signal);
+    connection.lost();
+    await connection.back(signal);
+  }
+}
+
+/**
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
  * @param {(frame: any, event: string) => void} onFrame
  * @param {() => void} heard

@@ -2,7 +2,7 @@
 // and the page's policy (trusted types) refuses it as well.
 
 /** @typedef {Node | string | number | null | undefined | false | Child[]} Child */
-/** @typedef {{[name: string]: unknown, class?: string, on?: {[event: string]: (event: any) => void}}} Props */
+/** @typedef {{[name: string]: unknown, class?: string | null, on?: {[event: string]: (event: any) => void}}} Props */
 
 const PROPERTIES = new Set(["value", "checked", "selected", "indeterminate", "open"]);
 const FORBIDDEN = /^(on.*|style|srcdoc|innerhtml|outerhtml)$/i;

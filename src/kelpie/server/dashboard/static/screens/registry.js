@@ -12,5 +12,9 @@
 
 /** @type {Entry[]} */
 export const SCREENS = [
+  { name: "chat", title: "Chat", keys: "g c", nav: true, load: () => import("./chat.js") },
   { name: "agents", title: "Agents", keys: "g a", nav: true, load: () => import("./agents.js") },
+  { name: "runs", title: "Runs", keys: "g r", nav: true, load: () => import("./runs.js") },
+  { name: "prompt", title: "Prompt", keys: "g p", nav: true, load: () => import("./prompt.js") },
+  { name: "steps", title: "Prompt of a step", nav: false, load: () => import("./step.js") },
 ];
