@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeAlias
 
 from kelpie.accounts.cache import TtlCache
@@ -26,9 +27,9 @@ from kelpie.core.access.credential_scopes import (
     authorization_of_token,
 )
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, TokenId, UserId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, SessionId, TokenId, UserId
 from kelpie.core.settings.settings import Settings
-from kelpie.storage.accounts import access_tokens, accounts, api_keys
+from kelpie.storage.accounts import access_tokens, accounts, api_keys, sessions
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -54,6 +55,11 @@ class Authenticator:
         self._failures = LoginFailures()  # of every kind
         self._wrong_passwords = LoginFailures()
         self._last_use = LastUse(world)
+
+    @property
+    def password_identity(self) -> str | None:
+        """A secret text that changes with the server's password; None when there is no password."""
+        return self._password.identity
 
     async def admit(self, given: str | None, address: str) -> Authorization:
         """The authorization for a credential; None is a request without one.
@@ -134,7 +140,7 @@ class Authenticator:
         return found
 
     async def _proved(self, credential: Credential) -> _Pass | None:
-        return await self._world.database.read(lambda tx: _proved(tx, credential))
+        return await self._world.database.read(lambda tx: _proved(tx, credential, self.password_identity))
 
     async def _user(self, user_id: UserId) -> User | None:
         return await self._world.database.read(lambda tx: accounts.find_user(tx, user_id))
@@ -144,7 +150,9 @@ class Authenticator:
         return Unauthorized()
 
 
-def _proved(tx: Tx, credential: Credential) -> _Pass | None:
+def _proved(tx: Tx, credential: Credential, password: str | None) -> _Pass | None:
+    if isinstance(credential.id, SessionId):
+        return _proved_by_session(tx, credential, credential.id, password)
     if isinstance(credential.id, KeyId):
         key = api_keys.find(tx, credential.id)
         proved = credential.proves(key[1] if key else None)
@@ -153,6 +161,23 @@ def _proved(tx: Tx, credential: Credential) -> _Pass | None:
     token = access_tokens.find(tx, credential.id)
     proved = credential.proves(token[1] if token else None)
     return (authorization_of_token(token[0]), None) if token and proved else None
+
+
+def _proved_by_session(tx: Tx, credential: Credential, session_id: SessionId, password: str | None) -> _Pass | None:
+    """The rights of the key, or of the password, that the session was opened with."""
+    session, digest = sessions.find(tx, session_id) or (None, None)
+    by_key = session is not None and session.key_id is not None
+    shown = credential.digest if by_key else credential.digest_with(password or "")
+    if session is None or not hmac.compare_digest(shown, digest or "") or not (by_key or password):
+        return None
+    if session.key_id is None:
+        return replace(OPERATOR, expires_at=session.expires_at), None
+    found = api_keys.find(tx, session.key_id)
+    if found is None:
+        return None
+    key = authorization_of_key(found[0])
+    ends = session.expires_at if key.expires_at is None else min(key.expires_at, session.expires_at)
+    return replace(key, expires_at=ends), session.key_id
 
 
 def _must_not_wait(failures: LoginFailures, address: str) -> None:

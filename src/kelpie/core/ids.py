@@ -153,5 +153,9 @@ class TokenId(Id):
     prefix = "token"
 
 
+class SessionId(Id):
+    prefix = "session"
+
+
 DEFAULT_USER = UserId("user-00000000-0000-4000-8000-000000000000")
 DEFAULT_ORGANIZATION = OrganizationId("org-00000000-0000-4000-8000-000000000000")

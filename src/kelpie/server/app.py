@@ -9,6 +9,8 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
+from kelpie.accounts.sessions import Sessions
+from kelpie.server.dashboard import registration as dashboard
 from kelpie.server.edge.authentication import AuthenticationMiddleware
 from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
@@ -27,6 +29,7 @@ from kelpie.server.kelpie import (
     ids,
     keys,
     permissions,
+    prompts,
     sandbox,
     spending,
     usage,
@@ -34,6 +37,7 @@ from kelpie.server.kelpie import (
 )
 from kelpie.server.kelpie import mcp as mcp_connections
 from kelpie.server.kelpie import models as model_care
+from kelpie.server.kelpie import runs as run_records
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
@@ -146,6 +150,8 @@ _ROUTERS = (
     approvals.router,
     approvals.agent_router,
     ids.router,
+    prompts.router,
+    run_records.router,
     keys.router,
     spending.router,
     facts.router,
@@ -175,6 +181,9 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.state.models_configured = lambda: kelpie.runtime.models.configured
     pages.register(app)
+    if kelpie.settings.dashboard:
+        app.state.sessions = Sessions(kelpie.world, kelpie.runtime.authenticator)
+        dashboard.register(app)
     errors.register(app)
     missing_routes.register(app)
     settings = kelpie.settings
@@ -189,7 +198,8 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         api=kelpie.api,
         quotas=runtime.quotas,
         processor_time=runtime.processor_time,
-        pages=pages.OPEN_PATHS,
+        pages=pages.OPEN_PATHS | (dashboard.open_paths() if settings.dashboard else frozenset()),
+        sessions=origins if settings.dashboard else None,
     )
     app.add_middleware(LatestPrefix)
     app.add_middleware(CrossOrigin, allowed=origins, protected=settings.protected)

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, KeyId, OrganizationId, TokenId, UserId
+from kelpie.core.ids import (
+    DEFAULT_ORGANIZATION,
+    DEFAULT_USER,
+    AgentId,
+    KeyId,
+    OrganizationId,
+    SessionId,
+    TokenId,
+    UserId,
+)
 from kelpie.core.time import Micros
 
 
@@ -76,6 +85,16 @@ class AccessToken:
     user_id: UserId
     hostname: str
     policy: tuple[Grant, ...]
+    created_at: Micros
+    expires_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser in which a person signed in, with an API key or, if there is none, with the server's password."""
+
+    id: SessionId
+    key_id: KeyId | None
     created_at: Micros
     expires_at: Micros
 

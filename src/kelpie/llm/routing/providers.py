@@ -98,7 +98,7 @@ def make_providers(
 ) -> list[ConfiguredProvider]:
     """The providers that are set up, with their limits. Raises ConfigurationError."""
     bounds = _bounds(settings)
-    made = [ConfiguredProvider(DemoProvider(embedder=world.embedder))]
+    made = [ConfiguredProvider(DemoProvider(embedder=world.embedder, traced=settings.trace_steps > 0))]
     for offer in ALL_OFFERS:
         endpoint = _endpoint(offer, settings)
         if endpoint is not None:

@@ -3,7 +3,7 @@ JSON.
 """
 
 from kelpie.search import tables as search
-from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, users
+from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, sessions, users
 from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
@@ -112,6 +112,7 @@ __all__ = [
     "runs",
     "sandbox_configs",
     "sandbox_variables",
+    "sessions",
     "step_tags",
     "step_traces",
     "steps",

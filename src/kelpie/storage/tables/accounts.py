@@ -1,4 +1,4 @@
-"""Organizations, their users, API keys and access tokens.
+"""Organizations, their users, API keys, access tokens and sessions in browsers.
 
 Rows elsewhere name their organization without a foreign key: its API refuses to delete an organization that still
 has rows. A secret is stored as its digest only; keys and tokens are deleted with their user.
@@ -62,6 +62,20 @@ access_tokens = Table(
     Column("expires_at", BigInteger, nullable=False),
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "user_id"),
+    Index(None, "expires_at"),
+)
+
+# Of people who signed in to the dashboard, with a key or with the server's password.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("key_id", Text, ForeignKey("api_keys.id", ondelete="CASCADE")),  # none: the password
+    Column("digest", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index(None, "key_id"),
+    Index(None, "created_at", "id"),
     Index(None, "expires_at"),
 )
 
