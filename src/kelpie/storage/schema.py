@@ -53,7 +53,7 @@ class Revisions:
 
 
 REVISIONS = Revisions(
-    known=("0001", "0002", "0003", "0006", "0009", "0012", "0013", "0014", "0015", "0016"),
+    known=("0001", "0002", "0003", "0006", "0009", "0012", "0013", "0014", "0015", "0016", "0020"),
     locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )
 

@@ -34,6 +34,7 @@ COUNTED = (
     Counted("agent_file_parts", "agent", ("document",)),
     Counted("template_versions", "row", ("document",)),
     Counted("agent_variables", "agent", ("memory_variables",)),
+    Counted("schedules", "row", ("said",)),
 )
 
 # An agent that is being deleted belongs to no organization; its rows count for the one it had until they are gone.

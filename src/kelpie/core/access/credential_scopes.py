@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, KeyId, OrganizationId, TokenId, UserId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, HookId, KeyId, OrganizationId, TokenId, UserId
 from kelpie.core.time import Micros
 
 
@@ -91,7 +91,7 @@ class Authorization:
     hostname: str | None = None  # the site whose pages may use it; None: any
     operator: bool = False  # may act for any user
     expires_at: Micros | None = None
-    key_id: KeyId | TokenId | None = None
+    key_id: KeyId | TokenId | HookId | None = None
 
 
 OPERATOR = Authorization(operator=True)
@@ -108,6 +108,11 @@ def authorization_of_key(key: ApiKey) -> Authorization:
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
     return Authorization(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
+
+
+def authorization_of_hook(hook_id: HookId, organization: OrganizationId) -> Authorization:
+    """Authorization of the token of a webhook, which is good for a delivery to this webhook and nothing else."""
+    return Authorization(DEFAULT_USER, organization, frozenset(), {}, key_id=hook_id)
 
 
 def authorization_of_token(token: AccessToken) -> Authorization:

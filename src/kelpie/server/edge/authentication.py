@@ -85,7 +85,9 @@ class AuthenticationMiddleware:
             await cell_listener.admit(self._passports, self._api, scope, credential_of(headers))
             self._quotas.count_request(scope["caller"].organization_id)
             return
-        given = await self._authenticator.admit(credential_of(headers), address_of(scope))
+        token = route_access.hook_token(scope["path"])
+        credential = credential_of(headers) if token is None else token
+        given = await self._authenticator.admit(credential, address_of(scope))
         _check_origin(given, headers.get(b"origin"))
         route_access.check(given, scope["method"], scope["path"])
         scope["pass"] = given

@@ -37,6 +37,7 @@ from kelpie.storage.tables.providers import providers
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.templates import agent_variables, template_versions, templates
 from kelpie.storage.tables.tools import agent_tools, mcp_servers, sandbox_configs, sandbox_variables, tool_tags, tools
+from kelpie.storage.tables.triggers import firings, hooks, schedules
 from kelpie.storage.tables.usage import (
     memory_change_parts,
     memory_changes,
@@ -77,9 +78,11 @@ __all__ = [
     "fact_sources",
     "fact_states",
     "facts",
+    "firings",
     "group_agents",
     "group_blocks",
     "groups",
+    "hooks",
     "identities",
     "jobs",
     "journal",
@@ -104,6 +107,7 @@ __all__ = [
     "runs",
     "sandbox_configs",
     "sandbox_variables",
+    "schedules",
     "step_tags",
     "step_traces",
     "steps",

@@ -30,7 +30,6 @@ _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/(folders|sources).*", _FILES),
     (r"/v1/agents/[^/]+/(folders|sources|files).*", _FILES),
     (r"/v1/chat/completions", "Kelpie does not support the chat completions endpoint yet."),
-    (r"/v1/agents/[^/]+/schedule.*", "Kelpie does not support schedules yet; send the message with cron."),
     (r"/v1/messages/batches.*", "Kelpie does not support batches yet; send the messages one by one."),
     (r"/v1/sandbox-config/local/recreate-venv", _VENV),
     (
