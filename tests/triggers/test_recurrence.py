@@ -52,11 +52,15 @@ def test_every_half_hour_goes_by_elapsed_time() -> None:
 
 
 @given(
-    st.sampled_from(["30 2 * * *", "*/7 * * * *", "0 9 * * 1-5", "0 0 29 2 *", "15 1,2,3 * * *", "0 */3 * * *", "@daily"]),
+    st.sampled_from(
+        ["30 2 * * *", "*/7 * * * *", "0 9 * * 1-5", "0 0 29 2 *", "15 1,2,3 * * *", "0 */3 * * *", "@daily"]
+    ),
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"]),
     st.integers(from_datetime(datetime(2025, 1, 1)), from_datetime(datetime(2027, 12, 31))),
 )
-def test_times_follow_each_other_and_the_newest_are_the_last_of_them(expression: str, zone: str, moment: Micros) -> None:
+def test_times_follow_each_other_and_the_newest_are_the_last_of_them(
+    expression: str, zone: str, moment: Micros
+) -> None:
     recurrence = Recurrence(expression, zone)
     after = recurrence.next_after(moment)
     assert after is not None and after > moment
@@ -70,7 +74,8 @@ def test_times_follow_each_other_and_the_newest_are_the_last_of_them(expression:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "every day", "0 24 * * *", "0 0 0 * *", "x" * 300]
+    "text",
+    ["", "* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "every day", "0 24 * * *", "0 0 0 * *", "x" * 300],
 )
 def test_a_wrong_expression_is_refused_with_the_field(text: str) -> None:
     with pytest.raises(InvalidInput, match="recurrence_rule"):

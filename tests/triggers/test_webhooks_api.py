@@ -29,7 +29,11 @@ ALERT: dict[str, Any] = {
             "startsAt": "2026-03-02T09:00:00Z",
             "generatorURL": "http://prometheus.example/graph",
         },
-        {"status": "resolved", "labels": {"alertname": "DiskFull", "instance": "db2"}, "endsAt": "2026-03-02T09:05:00Z"},
+        {
+            "status": "resolved",
+            "labels": {"alertname": "DiskFull", "instance": "db2"},
+            "endsAt": "2026-03-02T09:05:00Z",
+        },
     ],
 }
 
@@ -159,9 +163,7 @@ async def test_a_webhook_is_switched_off_renewed_and_deleted(rig: Rig) -> None:
     assert (await rig.client.get(path, headers=OWNER)).status_code == 404
 
 
-async def test_it_goes_with_its_agent_and_tokens_are_not_logged(
-    rig: Rig, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_it_goes_with_its_agent_and_tokens_are_not_logged(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
     hook = await rig.create()
     assert (await rig.client.delete(f"/v1/agents/{rig.agent}", headers=OWNER)).status_code == 200
     assert (await rig.deliver(hook, json={})).status_code in (401, 404)

@@ -126,8 +126,8 @@ class Schedules:
         self._wake()
         return after
 
-    async def get(self, agent_id: AgentId, schedule_id: str) -> Schedule:
-        """Raises NotFound."""
+    async def get(self, agent_id: AgentId | None, schedule_id: str) -> Schedule:
+        """A schedule of this agent, or of any. Raises NotFound."""
         return await self._world.database.read(lambda tx: self._owned(tx, agent_id, schedule_id))
 
     async def page(self, agent_id: AgentId | None, wanted: Page) -> list[Schedule]:
@@ -204,8 +204,9 @@ class Schedules:
         self._wake()
         return after
 
-    def _owned(self, tx: Tx, agent_id: AgentId, schedule_id: str) -> Schedule:
-        row_ownership.agent(tx, self._organization, agent_id)
+    def _owned(self, tx: Tx, agent_id: AgentId | None, schedule_id: str) -> Schedule:
+        if agent_id is not None:
+            row_ownership.agent(tx, self._organization, agent_id)
         return schedules.get(tx, self._organization, agent_id, schedule_id)
 
     def _locked(self, tx: Tx, agent_id: AgentId, schedule_id: str) -> Schedule:

@@ -104,8 +104,8 @@ class Webhooks:
             self._changed()
         return hook, str(credential)
 
-    async def get(self, agent_id: AgentId, hook_id: str) -> Webhook:
-        """Raises NotFound."""
+    async def get(self, agent_id: AgentId | None, hook_id: str) -> Webhook:
+        """A webhook of this agent, or of any. Raises NotFound."""
         return await self._world.database.read(lambda tx: self._owned(tx, agent_id, hook_id))
 
     async def page(self, agent_id: AgentId | None, wanted: Page) -> list[Webhook]:
@@ -166,8 +166,9 @@ class Webhooks:
 
         return await self._world.database.read(read)
 
-    def _owned(self, tx: Tx, agent_id: AgentId, hook_id: str, *, lock: bool = False) -> Webhook:
-        row_ownership.agent(tx, self._organization, agent_id)
+    def _owned(self, tx: Tx, agent_id: AgentId | None, hook_id: str, *, lock: bool = False) -> Webhook:
+        if agent_id is not None:
+            row_ownership.agent(tx, self._organization, agent_id)
         return hooks.get(tx, self._organization, agent_id, hook_id, lock=lock)
 
 

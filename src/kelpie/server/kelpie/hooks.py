@@ -99,6 +99,11 @@ async def list_all_hooks(api: CallerApi, page: Page50) -> JsonAnswer:
     return await listed(await api.webhooks.page(None, page), hook_shape)
 
 
+@all_router.get("/{hook_id}", summary="Get a webhook of any agent (Kelpie)", response_model=None)
+async def get_any_hook(api: CallerApi, hook_id: HookPath) -> JsonAnswer:
+    return JsonAnswer(hook_shape(await api.webhooks.get(None, hook_id)))
+
+
 @delivery_router.post(
     "/{token}",
     summary="Deliver to a webhook: wake its agent with the body (Kelpie)",

@@ -237,6 +237,7 @@ _MEASURED = {  # the owner and the size of every counted row
     "agent_file_parts": (_AGENT_OF, ("document",)),
     "template_versions": ("t.organization_id", ("document",)),
     "agent_variables": (_AGENT_OF, ("memory_variables",)),
+    "schedules": ("t.organization_id", ("said",)),
 }
 
 # A packed text begins with its size.

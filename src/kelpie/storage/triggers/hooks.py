@@ -65,10 +65,10 @@ def find(tx: Tx, hook_id: str) -> tuple[Webhook, str] | None:
     return None if row is None else (_from_row(row), row.token_hash)
 
 
-def get(tx: Tx, organization: OrganizationId, agent_id: AgentId, hook_id: str, *, lock: bool = False) -> Webhook:
-    """A webhook of this agent. Raises NotFound."""
+def get(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, hook_id: str, *, lock: bool = False) -> Webhook:
+    """A webhook of this agent, or of any. Raises NotFound."""
     row = tx.execute(_LOCKED if lock else _ONE, {"of_hook": hook_id}).first()
-    if row is None or (row.organization_id, row.agent_id) != (organization, agent_id):
+    if row is None or row.organization_id != organization or agent_id not in (None, row.agent_id):
         raise NotFound("Webhook", hook_id[:80])
     return _from_row(row)
 

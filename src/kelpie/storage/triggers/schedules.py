@@ -70,8 +70,8 @@ def delete(tx: Tx, schedule_id: ScheduleId) -> None:
     tx.execute(_DELETE, {"of_schedule": schedule_id})
 
 
-def get(tx: Tx, organization: OrganizationId, agent_id: AgentId, schedule_id: str) -> Schedule:
-    """A schedule of this agent. Raises NotFound."""
+def get(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, schedule_id: str) -> Schedule:
+    """A schedule of this agent, or of any. Raises NotFound."""
     return _owned(tx.execute(_ONE, {"of_schedule": schedule_id}).first(), organization, agent_id, schedule_id)
 
 
@@ -80,8 +80,10 @@ def locked(tx: Tx, organization: OrganizationId, agent_id: AgentId, schedule_id:
     return _owned(tx.execute(_LOCKED, {"of_schedule": schedule_id}).first(), organization, agent_id, schedule_id)
 
 
-def _owned(row: sa.Row[Any] | None, organization: OrganizationId, agent_id: AgentId, schedule_id: str) -> Schedule:
-    if row is None or (row.organization_id, row.agent_id) != (organization, agent_id):
+def _owned(
+    row: sa.Row[Any] | None, organization: OrganizationId, agent_id: AgentId | None, schedule_id: str
+) -> Schedule:
+    if row is None or row.organization_id != organization or agent_id not in (None, row.agent_id):
         raise NotFound("Schedule", schedule_id[:80])
     return _from_row(row)
 
