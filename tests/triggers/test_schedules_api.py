@@ -59,9 +59,10 @@ class Rig:
 
     async def until(self, found: Callable[[], Awaitable[Any]]) -> Any:
         async with asyncio.timeout(DEADLINE_S):
-            while not (value := await found()):
+            while True:
+                if value := await found():
+                    return value
                 await asyncio.sleep(0.01)
-        return value
 
     async def settled(self, schedule: str, status: str, count: int = 1) -> list[dict[str, Any]]:
         async def look() -> list[dict[str, Any]] | None:

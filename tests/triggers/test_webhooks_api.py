@@ -54,7 +54,9 @@ class Rig:
 
     async def heard(self, run_id: str) -> list[str]:
         async with asyncio.timeout(DEADLINE_S):
-            while (await self.client.get(f"/v1/runs/{run_id}", headers=OWNER)).json()["status"] != "completed":
+            while True:
+                if (await self.client.get(f"/v1/runs/{run_id}", headers=OWNER)).json()["status"] == "completed":
+                    break
                 await asyncio.sleep(0.01)
         rows = (await self.client.get(f"/v1/agents/{self.agent}/messages?limit=100&order=asc", headers=OWNER)).json()
         return [row["content"] for row in rows if row["message_type"] == "user_message"]
