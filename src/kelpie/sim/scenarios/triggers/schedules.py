@@ -4,6 +4,7 @@ Each due time has one firing, each firing gives its agent its message at most on
 and a delivery that a program repeats is one message.
 """
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
@@ -21,6 +22,7 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 QUIET_S = 900.0  # longer than the pauses after the first failures of a firing
 LATE = 180 * MICROS_PER_SECOND
+REST_S = 120.0  # for the runs of the last firings
 MINUTES = 4
 DELIVERIES = 4
 
@@ -96,6 +98,20 @@ class Schedules(ServerScenario):
             raise Broken("a delivery is taken or put off", f"{name}: {told.status} {told.body!r}")
         return told.status
 
+    async def settle(self) -> None:
+        """Every schedule has gone on by itself; then all are paused, so that nothing is under way."""
+        now = self._now()
+        for schedule, next_at in self.machine.disk.query("SELECT id, next_at FROM schedules WHERE next_at IS NOT NULL"):
+            if next_at < now - LATE:
+                raise Broken("no schedule stands still", f"{schedule} is due since {(now - next_at) // 1_000_000} s")
+        planner = self.client("planner")
+        for agent_id in self.agents:
+            base = f"/v1/agents/{agent_id}/schedule"
+            for each in (await planner.insist("GET", base))["scheduled_messages"]:
+                await planner.insist("PATCH", f"{base}/{each['id']}", {"paused": True})
+        await asyncio.sleep(REST_S)
+        await super().settle()
+
     def check(self) -> None:
         super().check()
         disk = self.machine.disk
@@ -114,9 +130,6 @@ class Schedules(ServerScenario):
                 raise Broken("a firing is heard once", where)
             if status == "running" or (status == "waiting" and attempt_at < now - LATE):
                 raise Broken("a firing ends", where)
-        for schedule, next_at in disk.query("SELECT id, next_at FROM schedules WHERE next_at IS NOT NULL"):
-            if next_at < now - LATE:
-                raise Broken("no schedule stands still", f"{schedule} is due since {(now - next_at) // 1_000_000} s")
         self._deliveries()
 
     def _now(self) -> int:
@@ -155,7 +168,7 @@ class TwoSchedulers(Schedules):
 
     async def settle(self) -> None:
         visitor = self.client("first-visitor")
-        for agent_id in self.agents:
+        for agent_id in self.agents:  # what the rival took away is taken back
             await visitor.say(agent_id)
         await super().settle()
 
