@@ -57,6 +57,8 @@ from kelpie.tools.registry.permissions import Permissions
 from kelpie.tools.registry.registry import Tools
 from kelpie.tools.registry.sandbox_configs import SandboxConfigs
 from kelpie.tools.registry.writes import ensure_builtins
+from kelpie.triggers.schedules import Schedules
+from kelpie.triggers.webhooks import Webhooks
 
 
 class Api:
@@ -225,6 +227,15 @@ class Api:
     @cached_property
     def runs(self) -> Runs:
         return Runs(self.world.database, self.caller)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        return Schedules(self.world, self.models, self.settings, self._runtime.scheduler.wake, self.caller)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        forget = self._runtime.authenticator.forget
+        return Webhooks(self.world, self.settings, self.background_runs, forget, self.caller)
 
     # --- memory --------------------------------------------------------------------------------------------------
 

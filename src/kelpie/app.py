@@ -83,6 +83,7 @@ from kelpie.tools.registry.mcp_servers import ServerRules
 from kelpie.tools.registry.mcp_upkeep import McpUpkeep, ReadFile
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
 from kelpie.tools.web.web_tools import web_tools
+from kelpie.triggers.scheduler import Scheduler
 from kelpie.world.egress.broker import Broker, LocalBroker, ServeApi
 from kelpie.world.files.data_dir import DataDir
 from kelpie.world.packages.store import Packages
@@ -135,6 +136,7 @@ class Kelpie:
         self._rotation_task: asyncio.Task[None] | None = None
         self._mcp_task_task: asyncio.Task[None] | None = None
         self._file_tasks: tuple[asyncio.Task[None], ...] = ()
+        self._schedule_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         shared = self.runtime
@@ -176,7 +178,7 @@ class Kelpie:
             observe=_observe,
             size=lambda activation: activation.bytes,
         )
-        run_queue = RunQueue(dispatcher, self._callbacks.wake)
+        run_queue = RunQueue(dispatcher, self._run_ended)
         live_agents = LiveAgents(dispatcher, run_queue)
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
         passports = Passports(world.ids, world.clock)
@@ -234,6 +236,7 @@ class Kelpie:
             run_queue=run_queue,
             run_notifier=run_notifier,
             recovery=Recovery(world.database, dispatcher, run_queue, live_agents, authenticator),
+            scheduler=Scheduler(world, settings, quotas, run_queue),
             pauses=pauses,
             active_turns=active_turns,
             wait_graph=wait_graph,
@@ -289,6 +292,7 @@ class Kelpie:
             asyncio.create_task(run_forever(runtime.file_processing.read_files, "reading of files")),
             asyncio.create_task(run_forever(runtime.file_processing.index_files, "indexing of files")),
         )
+        self._schedule_task = asyncio.create_task(run_forever(runtime.scheduler.run, "schedules"))
         if self._mcp_file is not None:
             await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
@@ -314,6 +318,9 @@ class Kelpie:
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
+        if self._schedule_task is not None:
+            await runtime.scheduler.finish_round()
+            self._schedule_task.cancel()
         background = (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task)
         for task in (*background, self._mcp_task_task, *self._file_tasks):
             if task is not None:
@@ -357,6 +364,10 @@ class Kelpie:
         for organization in organizations:
             found, _ = await database.transact(partial(ensure_builtins, organization=organization, now=now))
             log_shadowed(found)
+
+    def _run_ended(self) -> None:
+        self._callbacks.wake()
+        self.runtime.scheduler.run_ended()
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"

@@ -23,13 +23,15 @@ from kelpie.core.access.credential_scopes import (
     OPERATOR,
     Authorization,
     Scope,
+    authorization_of_hook,
     authorization_of_key,
     authorization_of_token,
 )
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, SessionId, TokenId, UserId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, HookId, KeyId, SessionId, TokenId, UserId
 from kelpie.core.settings.settings import Settings
 from kelpie.storage.accounts import access_tokens, accounts, api_keys, sessions
+from kelpie.storage.triggers import hooks
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -157,6 +159,10 @@ def _proved(tx: Tx, credential: Credential, password: str | None) -> _Pass | Non
         key = api_keys.find(tx, credential.id)
         proved = credential.proves(key[1] if key else None)
         return (authorization_of_key(key[0]), credential.id) if key and proved else None
+    if isinstance(credential.id, HookId):
+        hook = hooks.find(tx, credential.id)
+        proved = credential.proves(hook[1] if hook else None)
+        return (authorization_of_hook(hook[0].id, hook[0].organization_id), None) if hook and proved else None
     assert isinstance(credential.id, TokenId)
     token = access_tokens.find(tx, credential.id)
     proved = credential.proves(token[1] if token else None)

@@ -11,12 +11,17 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from kelpie.core.ids import Id, KeyId, SessionId, TokenId
+from kelpie.core.ids import HookId, Id, KeyId, SessionId, TokenId
 from kelpie.world.ids import Ids
 
 HINT_CHARS = 4
-_KINDS: dict[str, type[Id]] = {"kelpie-key": KeyId, "kelpie-token": TokenId, "kelpie-session": SessionId}
-_TEXT = re.compile(r"(kelpie-key|kelpie-token|kelpie-session)_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
+_KINDS: dict[str, type[Id]] = {
+    "kelpie-key": KeyId,
+    "kelpie-token": TokenId,
+    "kelpie-session": SessionId,
+    "kelpie-hook": HookId,
+}
+_TEXT = re.compile(r"(kelpie-key|kelpie-token|kelpie-session|kelpie-hook)_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 # Compared with when there is no row, so that an unknown id takes as long as a wrong secret.
 _NOBODY = hashlib.sha256(b"").hexdigest()
 

@@ -30,6 +30,8 @@ from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.commands.operations import server as server_commands
 from kelpie.cli.commands.tools import mcp as mcp_commands
 from kelpie.cli.commands.tools import tools as tool_commands
+from kelpie.cli.commands.triggers import hooks as hook_commands
+from kelpie.cli.commands.triggers import schedules as schedule_commands
 from kelpie.cli.exit_codes import ERROR, NOT_FOUND, NOT_RUNNING, OK, USAGE
 from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import (
@@ -74,6 +76,8 @@ kelpie.add_typer(passage_commands.commands, name="passages")
 kelpie.add_typer(message_commands.commands, name="messages")
 kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
+kelpie.add_typer(schedule_commands.commands, name="schedules")
+kelpie.add_typer(hook_commands.commands, name="hooks")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(mcp_commands.commands, name="mcp")
 kelpie.add_typer(model_commands.commands, name="models")

@@ -137,6 +137,18 @@ class DeploymentId(Id):
     prefix = "deployment"
 
 
+class ScheduleId(Id):
+    prefix = "schedule"
+
+
+class FiringId(Id):
+    prefix = "firing"
+
+
+class HookId(Id):
+    prefix = "hook"
+
+
 class UserId(Id):
     prefix = "user"
 

@@ -26,11 +26,13 @@ from kelpie.server.kelpie import (
     data,
     encryption,
     facts,
+    hooks,
     ids,
     keys,
     permissions,
     prompts,
     sandbox,
+    schedules,
     spending,
     usage,
     working_memory,
@@ -65,6 +67,7 @@ from kelpie.server.letta.models import routes as models
 from kelpie.server.letta.providers import routes as providers
 from kelpie.server.letta.runs import internal_routes, job_routes, step_routes
 from kelpie.server.letta.runs import routes as runs
+from kelpie.server.letta.schedules import routes as agent_schedules
 from kelpie.server.letta.templates import routes as templates
 from kelpie.server.letta.tools import routes as tools
 from kelpie.server.letta.tools import run_routes, sandbox_routes
@@ -142,6 +145,12 @@ _ROUTERS = (
     model_care.router,
     mcp_connections.router,
     mcp_connections.task_router,
+    agent_schedules.router,
+    schedules.router,
+    schedules.firing_router,
+    hooks.router,
+    hooks.all_router,
+    hooks.delivery_router,
     admin_routes.organization_router,
     admin_routes.user_router,
     access_token_routes.router,
@@ -207,7 +216,10 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         RequestGuard,
         hosts=[settings.host],
         limits=BodyLimits(
-            images=settings.body_bytes_max, plain=settings.json_bytes_max, uploads=settings.upload_bytes_max
+            images=settings.body_bytes_max,
+            plain=settings.json_bytes_max,
+            uploads=settings.upload_bytes_max,
+            hooks=settings.hook_bytes_max,
         ),
         stall_s=settings.stall_s,
         protected=settings.protected,

@@ -38,6 +38,7 @@ COUNTED = (
     Counted("folders", "row", ("description", "instructions", "metadata")),
     Counted("files", "row", ("name", "original_name", "error"), "files"),
     Counted("file_passages", "row", ("text",)),
+    Counted("schedules", "row", ("said",)),
 )
 
 # An agent that is being deleted belongs to no organization; its rows count for the one it had until they are gone.

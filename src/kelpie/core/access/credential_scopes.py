@@ -12,6 +12,7 @@ from kelpie.core.ids import (
     DEFAULT_ORGANIZATION,
     DEFAULT_USER,
     AgentId,
+    HookId,
     KeyId,
     OrganizationId,
     SessionId,
@@ -110,7 +111,7 @@ class Authorization:
     hostname: str | None = None  # the site whose pages may use it; None: any
     operator: bool = False  # may act for any user
     expires_at: Micros | None = None
-    key_id: KeyId | TokenId | None = None
+    key_id: KeyId | TokenId | HookId | None = None
 
 
 OPERATOR = Authorization(operator=True)
@@ -127,6 +128,11 @@ def authorization_of_key(key: ApiKey) -> Authorization:
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
     return Authorization(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
+
+
+def authorization_of_hook(hook_id: HookId, organization: OrganizationId) -> Authorization:
+    """Authorization of the token of a webhook, which is good for a delivery to this webhook and nothing else."""
+    return Authorization(DEFAULT_USER, organization, frozenset(), {}, key_id=hook_id)
 
 
 def authorization_of_token(token: AccessToken) -> Authorization:

@@ -108,6 +108,14 @@ class ServerSettings:
         low=1,
         high=BYTES_MAX,
     )
+    hook_bytes_max: int = setting(
+        "server.hook_bytes_max",
+        "Maximum size of the body of a delivery to a webhook; larger ones get a 413.",
+        "KELPIE_HOOK_BYTES_MAX",
+        default=256 * 1024,
+        low=1,
+        high=BYTES_MAX,
+    )
     upload_bytes_max: int = setting(
         "server.upload_bytes_max",
         "Maximum size of an upload, such as a checkpoint to restore. Uploads are streamed to disk.",

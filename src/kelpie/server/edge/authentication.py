@@ -90,7 +90,9 @@ class AuthenticationMiddleware:
             await cell_listener.admit(self._passports, self._api, scope, credential_of(headers))
             self._quotas.count_request(scope["caller"].organization_id)
             return
-        credential = credential_of(headers) or self._session_of(scope["method"], headers)
+        credential = route_access.hook_token(scope["path"])
+        if credential is None:
+            credential = credential_of(headers) or self._session_of(scope["method"], headers)
         given = await self._authenticator.admit(credential, address_of(scope))
         _check_origin(given, headers.get(b"origin"))
         route_access.check(given, scope["method"], scope["path"])

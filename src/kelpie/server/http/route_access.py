@@ -9,8 +9,8 @@ from typing import Any
 
 from kelpie.core.access.credential_scopes import Access, Authorization, Scope
 from kelpie.core.access.passports import Passport
-from kelpie.core.errors import Forbidden
-from kelpie.core.ids import AgentId
+from kelpie.core.errors import Forbidden, NotFound
+from kelpie.core.ids import AgentId, HookId
 from kelpie.core.permissions.tool_permissions import Capability
 from kelpie.server.http.errors import Refused
 
@@ -28,6 +28,9 @@ _OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/mode
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema", "/openai/v1/embeddings")
 _LIST = ("/v1/agents", "/v1/agents/")
+_HOOKS = "/v1/hooks/"  # deliveries to webhooks
+_HOOK_TOKEN = "kelpie-hook_"
+_NO_HOOK = NotFound("Webhook", "?")
 _MCP = "/mcp"  # whose every tool and resource is checked as the REST request that does the same
 # OpenAI's API, whose every request is checked as the one of Letta's API that does the same to the agent it names.
 _OPENAI = ("/openai/v1/", "/v1/chat/completions")
@@ -41,7 +44,7 @@ _NO_RULES = "a key that is limited to specific agents may not change their tools
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: routes about messages, and routes that show the agent and its messages together.
-_OF_MESSAGES = frozenset({"approvals", "messages", "reset-messages", "summarize", "generate"})
+_OF_MESSAGES = frozenset({"approvals", "messages", "reset-messages", "schedule", "summarize", "generate"})
 _SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
 # Requests that the code of a tool may make to any agent, and the parts of its own agent that it may change.
@@ -50,8 +53,25 @@ _REMEMBERED = frozenset({"core-memory", "archival-memory", "working-memory"})
 _HANGING = frozenset({"attach", "detach"})
 
 
+def hook_token(path: str) -> str | None:
+    """The token of a webhook in the path of a delivery, which is the credential of that request; None for other paths.
+
+    Raises NotFound for anything else in its place, which must not be tried as a password.
+    """
+    if not path.startswith(_HOOKS):
+        return None
+    token = path.removeprefix(_HOOKS)
+    if not token.startswith(_HOOK_TOKEN):
+        raise _NO_HOOK
+    return token
+
+
 def check(given: Authorization, method: str, path: str) -> None:
-    """Raises Forbidden when the authorization does not cover this request."""
+    """Raises Forbidden when the authorization does not cover this request, and NotFound for an unknown webhook."""
+    if path.startswith(_HOOKS):
+        if not isinstance(given.key_id, HookId):
+            raise _NO_HOOK
+        return
     if given.operator:
         return
     if path == _MCP:
@@ -159,6 +179,8 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
     parts = [part for part in rest if part]
     if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
         return None
+    if method not in _READING and parts[:1] == ["hooks"]:  # whose tokens outlive the key
+        return None
     if method not in _READING and parts[:1] == ["tools"] and len(parts) == 3 and parts[1] in _RULING:
         return None
     if parts and parts[-1] in _SHOWS_BOTH:
@@ -200,10 +222,15 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
 def _check_page(path: str) -> None:
     """Raises Forbidden for what a web page may not do with an agent, whatever its token allows.
 
-    Running a tool goes past its approval, and `generate` past the agent's prompt.
+    Running a tool goes past its approval, and `generate` past the agent's prompt; a schedule or a webhook goes on
+    without the page.
     """
     rest = [part for part in path.split("/") if part][3:]
-    if rest == ["generate"] or (len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run")):
+    if (
+        rest == ["generate"]
+        or rest[:1] in (["schedule"], ["hooks"])
+        or (len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"))
+    ):
         raise Forbidden("An access token may not do this; use an API key.")
 
 

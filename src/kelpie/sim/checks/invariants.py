@@ -241,6 +241,7 @@ _MEASURED = {  # the owner and the size of every counted row
     "folders": ("t.organization_id", ("description", "instructions", "metadata")),
     "files": ("t.organization_id", ("name", "original_name", "error")),
     "file_passages": ("t.organization_id", ("text",)),
+    "schedules": ("t.organization_id", ("said",)),
 }
 
 # A packed text begins with its size.

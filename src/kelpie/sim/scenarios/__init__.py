@@ -44,6 +44,7 @@ from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
 from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
 from kelpie.sim.scenarios.tools.web_tools import WEB
+from kelpie.sim.scenarios.triggers.schedules import SCHEDULES, TWO_SCHEDULERS
 from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
@@ -125,6 +126,8 @@ SCENARIOS: dict[str, Scenario] = {
         LIFECYCLE,
         REMOVALS,
         RIVALS,
+        SCHEDULES,
+        TWO_SCHEDULERS,
         BACKGROUND,
         CLIENT_HISTORIES,
         WINDOWS,

@@ -39,6 +39,7 @@ from kelpie.storage.tables.providers import providers
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.templates import agent_variables, template_versions, templates
 from kelpie.storage.tables.tools import agent_tools, mcp_servers, sandbox_configs, sandbox_variables, tool_tags, tools
+from kelpie.storage.tables.triggers import firings, hooks, schedules
 from kelpie.storage.tables.usage import (
     memory_change_parts,
     memory_changes,
@@ -84,10 +85,12 @@ __all__ = [
     "file_passages",
     "file_views",
     "files",
+    "firings",
     "folders",
     "group_agents",
     "group_blocks",
     "groups",
+    "hooks",
     "identities",
     "jobs",
     "journal",
@@ -112,6 +115,7 @@ __all__ = [
     "runs",
     "sandbox_configs",
     "sandbox_variables",
+    "schedules",
     "sessions",
     "step_tags",
     "step_traces",
