@@ -366,7 +366,12 @@ BROKEN: list[tuple[Any, str]] = [
     (agent_file(agent(block_ids=["block-9"])), "block-9"),
     (agent_file(agent(tool_ids=["tool-9"])), "tool-9"),
     (agent_file(agent(in_context_message_ids=["message-9"])), "message-9"),
+    (agent_file(agent(in_context_message_ids=["message-0", ""])), "in_context_message_ids"),
     (agent_file(agent(in_context_message_ids=["message-1"])), "role system"),
+    (
+        agent_file(agent(llm_config={"model": "m", "handle": "fake/model", "response_format": [None]})),
+        "agents[0].llm_config.response_format",
+    ),
     (agent_file(agent(messages=[message("message-0", "wizard", "x")])), "wizard"),
     (agent_file(agent(messages=[message("message-0", "system", "x", content=[{"type": "poem"}])])), "poem"),
     (agent_file(agent(messages=[message("message-0", "system", "x", created_at="yesterday")])), "is not a time"),
