@@ -144,18 +144,18 @@ async def test_what_this_server_cannot_use_is_exported_again(rig: Rig) -> None:
         sources=[{"id": "source-0", "name": "handbook", "instructions": "Read it."}],
         files=[{"id": "file-0", "source_id": "source-0", "file_name": "intro.md", "content": "# Intro"}],
         skills=[{"name": "pdf", "files": {"SKILL.md": "text"}, "source_url": None}],
-        tools=[*agent_file()["tools"], {"id": "tool-2", "name": "open_files", "tool_type": "letta_files_core"}],
+        tools=[*agent_file()["tools"], {"id": "tool-2", "name": "telepathy", "tool_type": "letta_builtin"}],
     )
     answer = await sent(client, document)
     assert answer.status_code == 200, answer.text
-    assert any("open_files" in note for note in answer.json()["kelpie_notes"])
+    assert any("telepathy" in note for note in answer.json()["kelpie_notes"])
     one = await exported(client, answer.json()["agent_ids"][0])
     assert one["agents"][0]["source_ids"] == ["source-0", "source-1"]  # the second is an empty folder
     assert one["files"] == document["files"]
     assert one["sources"] == document["sources"]
     assert one["skills"] == document["skills"]
     assert one["agents"][0]["files_agents"] == [opened]
-    assert "open_files" in [tool["name"] for tool in one["tools"]]
+    assert "telepathy" in [tool["name"] for tool in one["tools"]]
     (second,) = await imported(client, one, append_copy_suffix="false")
     assert meaning(await exported(client, second)) == meaning(one)
 
@@ -366,7 +366,12 @@ BROKEN: list[tuple[Any, str]] = [
     (agent_file(agent(block_ids=["block-9"])), "block-9"),
     (agent_file(agent(tool_ids=["tool-9"])), "tool-9"),
     (agent_file(agent(in_context_message_ids=["message-9"])), "message-9"),
+    (agent_file(agent(in_context_message_ids=["message-0", ""])), "in_context_message_ids"),
     (agent_file(agent(in_context_message_ids=["message-1"])), "role system"),
+    (
+        agent_file(agent(llm_config={"model": "m", "handle": "fake/model", "response_format": [None]})),
+        "agents[0].llm_config.response_format",
+    ),
     (agent_file(agent(messages=[message("message-0", "wizard", "x")])), "wizard"),
     (agent_file(agent(messages=[message("message-0", "system", "x", content=[{"type": "poem"}])])), "poem"),
     (agent_file(agent(messages=[message("message-0", "system", "x", created_at="yesterday")])), "is not a time"),

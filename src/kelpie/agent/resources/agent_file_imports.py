@@ -199,10 +199,11 @@ class AgentFileImports:
         handle = new.model or (await self._models.default()).handle
         try:
             info = await self._models.resolve(handle)
-        except NotFound as error:
+        except (NotFound, InvalidInput) as error:
             field = "model" if options.model else f"file.agents[{number}].model"
             place = "the field 'model' of the import" if options.deployment is None else "the template"
-            raise InvalidInput(field, f"{str(error).rstrip('.')}. Name a model of this server in {place}.") from None
+            why = (error.remedy if isinstance(error, InvalidInput) else str(error)).rstrip(".")
+            raise InvalidInput(field, f"{why}. Name a model of this server in {place}.") from None
         if handle == LETTA_FREE:
             notes.append(f"{new.name}: the model {LETTA_FREE} does not exist here; {info.handle} is used.")
         elif info.handle != handle:
@@ -343,8 +344,11 @@ class AgentFileImports:
     def _give_tools(self, tx: Tx, planned: PlannedAgent, found: Mapping[str, Tool]) -> None:
         mine = [found[reference] for reference in planned.tools if reference in found]
         names = (*creation.own_tools(planned.new, spec_of(planned.new.agent_type)), *planned.new.tools)
-        named = agent_changes.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), ()) if names else ()
-        require_heartbeats("tools", planned.new.agent_type, (*mine, *named))
+        try:
+            named = agent_changes.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), ()) if names else ()
+            require_heartbeats("tools", planned.new.agent_type, (*mine, *named))
+        except InvalidInput as error:
+            raise InvalidInput(f"file.agents[{planned.number}].{error.field}", error.remedy) from None
         tool_rows.give_to_new(tx, planned.agent.id, [tool.id for tool in (*mine, *named)])
 
 

@@ -29,7 +29,7 @@ from kelpie.server.letta.agent_files.message_document import MessageReader
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.blocks.body import CreateBlock, new_block
 from kelpie.server.letta.groups.body import CreateGroup
-from kelpie.server.letta.models.body import LlmConfig
+from kelpie.server.letta.models.body import LlmConfig, ModelSettings
 from kelpie.server.letta.tools.body import CreateTool, new_tool
 
 Row = Mapping[str, Any]
@@ -124,7 +124,7 @@ def _agent(row: Row, where: str, watched: set[str | None]) -> FileAgent:
         settings = body.model_settings.model_dump(exclude_unset=True, exclude_none=True)
         new = replace(new, model_settings=settings)
     if body.llm_config is not None:
-        new = _with_config(new, body.llm_config, row["llm_config"])
+        new = _with_config(new, body.llm_config, row["llm_config"], f"{where}.llm_config")
     open_files: Any = row.get("files_agents") or []
     if not isinstance(open_files, list) or not all(isinstance(each, dict) for each in cast("list[Any]", open_files)):
         raise InvalidInput(f"file.{where}.files_agents", "must be a list of objects")
@@ -141,8 +141,8 @@ def _agent(row: Row, where: str, watched: set[str | None]) -> FileAgent:
     )
 
 
-def _with_config(new: NewAgent, config: LlmConfig, row: Row) -> NewAgent:
-    """The settings of the model that only the old description of it has in a file."""
+def _with_config(new: NewAgent, config: LlmConfig, row: Row, where: str) -> NewAgent:
+    """The settings of the model that only the old description of it has in a file. Raises InvalidInput."""
     settings: dict[str, Any] = dict(new.model_settings or {})
     if not settings:
         temperature = row.get("temperature")
@@ -155,6 +155,7 @@ def _with_config(new: NewAgent, config: LlmConfig, row: Row) -> NewAgent:
             settings["reasoning"] = {"reasoning_effort": row["reasoning_effort"]}
         if row.get("strict") is True:
             settings["strict"] = True
+        _checked(ModelSettings, {"provider_type": "openai", **settings}, where)  # they hold for any provider
     changes = config.reasoning_changes()
     return replace(
         new,
@@ -257,5 +258,5 @@ def _check_links(rows: Sequence[Row], where: str, *names: str) -> None:
 
 
 def _require(given: Sequence[str], known: set[str], where: str) -> None:
-    if missing := next((each for each in given if each not in known), None):
+    if (missing := next((each for each in given if each not in known), None)) is not None:
         raise InvalidInput(f"file.{where}", f"refers to '{missing[:80]}', which is not in the file")
