@@ -8,8 +8,11 @@ from playwright.sync_api import Page
 from tests.parts import lacks
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
-_RUN = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((each) =>
-    `${each.id}: ${each.help} (${each.nodes.slice(0, 3).map((node) => node.html + node.failureSummary).join("; ")})`))"""
+_RUN = """
+axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((each) => {
+    const where = each.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`);
+    return `${each.id}: ${each.help} (${where.join("; ")})`;
+}))"""
 
 
 def violations(page: Page) -> list[str]:

@@ -8,18 +8,28 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.acceptance.served import Served, served
-from tests.dashboard.watched import FLAGS, Watched
+from tests.acceptance.wire_model import WireModel, wire_model, wires
+from tests.dashboard.watched import FLAGS, WAIT_MS, Watched
 from tests.parts import lacks
+
+expect.set_options(timeout=WAIT_MS)
 
 SCREENSHOTS = "KELPIE_TEST_SCREENSHOTS"  # a folder that receives the screenshots of the tests
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("data"), KELPIE_TRACE_STEPS="1000") as running:
+def model() -> Iterator[WireModel]:
+    """A model with a price that sees images; agents of most tests use the demo model instead."""
+    with wire_model() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("data"), **wires(model.url)) as running:
         yield running
 
 

@@ -54,8 +54,8 @@ function fence(lines, at) {
 function heading(lines, at) {
   const found = /^\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$/.exec(lines[at] ?? "");
   if (!found) return null;
-  const level = Math.min((found[1] ?? "#").length + 2, 6); // below the headings of the page
-  return { node: h(/** @type {"h3"} */ (`h${level}`), { class: "md-heading" }, inline(found[2] ?? "", 0)), next: at + 1 };
+  const level = (found[1] ?? "#").length; // not a heading element: the outline of the page is not the model's
+  return { node: h("p", { class: `md-heading level-${level}` }, inline(found[2] ?? "", 0)), next: at + 1 };
 }
 
 /** @param {string[]} lines @param {number} at @returns {Block | null} */

@@ -11,7 +11,9 @@ import { shortcut } from "../core/shortcuts.js";
 import { reasonText } from "../core/stop_reasons.js";
 import { pagedTable } from "../core/table.js";
 import { time } from "../core/time.js";
+
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
+import { SCREENS } from "./registry.js";
 
 const PAGE = 50;
 const PAUSE_MS = 200; // between the last key and the search
@@ -98,7 +100,7 @@ export default class AgentsScreen extends Screen {
       fact("Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"),
       fact("Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]),
     );
-    const more = h("div", { class: "row" }, h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), h("a", { href: link(["memory", id]) }, "Memory"));
+    const more = h("div", { class: "row" }, h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), SCREENS.some((each) => each.name === "memory") && h("a", { href: link(["memory", id]) }, "Memory"));
     const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", h("span", { class: "hint" }, words(String(tool.description ?? "").split("\n")[0]?.slice(0, 160)))));
     replace(
       this,

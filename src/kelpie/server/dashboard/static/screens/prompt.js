@@ -3,6 +3,7 @@
 import { get } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { h, replace, words } from "../core/dom.js";
+import { tokens } from "../core/format.js";
 import { lastAgent, rememberAgent } from "../core/last_agent.js";
 import { empty } from "../core/notice.js";
 import { go, link } from "../core/router.js";
@@ -32,7 +33,7 @@ export default class PromptScreen extends Screen {
       this,
       h("div", { class: "head" }, h("h1", null, "Next prompt of ", words(agent.name)), h("a", { class: "button", href: link(conversation ? ["chat", id, conversation] : ["chat", id]) }, "Chat")),
       h("div", { class: "filters" }, chosen),
-      h("section", { class: "card" }, h("h2", null, "Prompts of the last steps"), steps.length ? h("ul", { class: "plain steps" }, steps.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["steps", each.id]) }, `${each.model_handle ?? "model"}, ${each.prompt_tokens} tokens`), " ", time(each.created_at ?? null), " ", h("a", { href: link(["runs", each.run_id]) }, "run")))) : h("p", { class: "hint" }, "The agent has not taken a step yet.")),
+      h("section", { class: "card" }, h("h2", null, "Prompts of the last steps"), steps.length ? h("ul", { class: "plain steps" }, steps.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["steps", each.id]) }, `${each.model_handle ?? "model"}, ${tokens(each.prompt_tokens)}`), " ", time(each.kelpie_created_at), " ", h("a", { href: link(["runs", each.run_id]) }, "run")))) : h("p", { class: "hint" }, "The agent has not taken a step yet.")),
       promptView(prompt),
       await compaction(prompt, conversation, null, this.signal),
     );

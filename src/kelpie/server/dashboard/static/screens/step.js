@@ -19,7 +19,7 @@ export default class StepScreen extends Screen {
     const place = h("div");
     const pickId = freshId("with");
     const wanted = this.route.query.get("with") ?? "";
-    const pick = h("select", { id: pickId, on: { change: () => void this.attempt(() => this.#compare(place, prompt, pick.value)) } }, h("option", { value: "" }, "Choose a step"), others.filter((/** @type {any} */ each) => each.id !== id).map((/** @type {any} */ each) => h("option", { value: each.id, selected: each.id === wanted }, `${each.run_id === step.run_id ? "same run, " : ""}${tokens(each.prompt_tokens)}, ${each.id.slice(5, 13)}`)));
+    const pick = h("select", { id: pickId, on: { change: () => void this.attempt(() => this.#compare(place, prompt, pick.value)) } }, h("option", { value: "" }, "Choose a step"), others.filter((/** @type {any} */ each) => each.id !== id).map((/** @type {any} */ each) => h("option", { value: each.id, selected: each.id === wanted }, `${each.run_id === step.run_id ? "same run, " : ""}${moment(each.kelpie_created_at)}, ${tokens(each.prompt_tokens)}`)));
     replace(
       this,
       h("div", { class: "head" }, h("h1", null, "Prompt of a step of ", words(agent.name)), h("div", { class: "row" }, h("a", { class: "button", href: link(["runs", step.run_id]) }, "Run"), h("a", { class: "button", href: link(run.conversation_id ? ["chat", step.agent_id, run.conversation_id] : ["chat", step.agent_id]) }, "Chat"))),

@@ -129,7 +129,7 @@ export class ToolEntry extends Entry {
   constructor(callId) {
     super("tool", "Tool call");
     this.callId = callId;
-    replace(this.#details, h("summary", null, h("span", { class: "hint" }, "Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("h4", null, "Arguments"), this.#shown, h("h4", null, "Result"), this.#result));
+    replace(this.#details, h("summary", null, h("span", { class: "hint" }, "Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("p", { class: "part-label" }, "Arguments"), this.#shown, h("p", { class: "part-label" }, "Result"), this.#result));
     replace(this.body, this.#details, this.#asked);
     replace(this.#result, h("p", { class: "hint" }, "Not there yet."));
   }
@@ -202,7 +202,7 @@ export class ToolEntry extends Entry {
 /** @param {string} label @param {unknown} lines */
 function stream(label, lines) {
   const text = Array.isArray(lines) ? lines.join("\n") : String(lines ?? "");
-  return text.trim() ? [h("h4", null, label), longText(text, { label })] : null;
+  return text.trim() ? [h("p", { class: "part-label" }, label), longText(text, { label })] : null;
 }
 
 /** @param {string} text */

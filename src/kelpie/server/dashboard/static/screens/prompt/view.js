@@ -71,7 +71,7 @@ export async function compaction(prompt, conversation, until, signal) {
   if (!summary) return h("section", { class: "card" }, h("h2", null, "Compaction"), h("p", { class: "hint" }, "Nothing was removed: this prompt has the whole conversation."));
   const path = conversation ? `v1/conversations/${conversation}/messages` : `v1/agents/${prompt.agent_id}/messages`;
   const found = await get(path, { limit: REMOVED_LOOKED_AT, order: "desc", conversation_id: conversation ? null : "default" }, signal);
-  const shown = prompt.parts.map((each) => each.text).join("\n");
+  const shown = prompt.parts.filter((each) => each !== summary).map((each) => each.text).join("\n");
   const removed = found.filter((/** @type {any} */ each) => {
     const text = textOf(each);
     return text && (!until || each.date <= until) && each.message_type !== "system_message" && !shown.includes(text.slice(0, FOUND_BY_CHARS)) && !shown.includes(JSON.stringify(text.slice(0, FOUND_BY_CHARS)).slice(1, -1));
