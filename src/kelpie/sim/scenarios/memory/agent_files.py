@@ -41,7 +41,7 @@ def agent_file(name: str) -> dict[str, Any]:
         "tools": [{"id": "tool-0", "name": "file_tool", "tool_type": "custom", "source_code": SOURCE}],
         "groups": [{"id": "group-0", "agent_ids": ["agent-0", "agent-1"], "description": f"group of {name}"}],
         "sources": [{"id": "source-0", "name": "folder"}],
-        "files": [{"id": "file-0", "source_id": "source-0", "content": "text"}],
+        "files": [{"id": "file-0", "source_id": "source-0", "file_name": "folder/file.txt", "content": "text"}],
         "skills": [{"name": "skill", "files": {"SKILL.md": "text"}}],
     }
 
