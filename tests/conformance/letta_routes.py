@@ -5,17 +5,13 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-FILES, SCHEDULES = 14, 16  # the issues that bring the engine
+CHAT, SCHEDULES = 14, 16  # the issues that bring the engine
 
-_FILES = ("folders.", "agents.folders.", "agents.files.")
 _LATER_SDK: dict[str, int] = {}
 _LATER_PATHS = {
-    "/v1/chat/completions": FILES,
+    "/v1/chat/completions": CHAT,
 }
 _LATER_PREFIXES = {
-    "/v1/folders/": FILES,
-    "/v1/sources/": FILES,
-    "/v1/agents/{agent_id}/sources": FILES,
     "/v1/agents/{agent_id}/schedule": SCHEDULES,
     "/v1/messages/batches": SCHEDULES,
 }
@@ -48,8 +44,6 @@ class Route:
     @property
     def later(self) -> int | None:
         """The issue that brings it, if it is not there yet."""
-        if self.sdk is not None and self.sdk.startswith(_FILES):
-            return FILES
         if self.sdk in _LATER_SDK:
             return _LATER_SDK[self.sdk]
         if self.path in _LATER_PATHS:
