@@ -11,6 +11,7 @@ from kelpie.core.agents.agent_file import Exported, ExportedAgent, ExportedFolde
 from kelpie.core.conversations.conversations import ThreadQuery
 from kelpie.core.conversations.messages import Message, MessageQuery
 from kelpie.core.errors import Conflict, Damaged, NotFound
+from kelpie.core.files.files import full_name
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, MessageId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.mcp_servers import McpServer
@@ -89,8 +90,14 @@ class AgentFileExports:
         return Exported(agents, folders, (led,) if led else (), self._servers(tx, wanted), remote, now)
 
     def _folders(self, tx: Tx, agents: Sequence[ExportedAgent]) -> tuple[ExportedFolder, ...]:
-        """The folders of the agents, each once. Raises Conflict when their texts are too long for a file."""
+        """The folders of the agents, each once. Raises Conflict when their texts are too long for a file, or are not
+        all there yet."""
         found = {folder.id: folder for each in agents for folder in each.view.folders}
+        if (busy := files.first_unfinished(tx, list(found))) is not None:
+            raise Conflict(
+                f"The file {full_name(found[busy.folder_id].name, busy.name)} is still being processed. Export the "
+                "agent again when it is completed."
+            )
         inside = {folder_id: files.completed(tx, folder_id) for folder_id in found}
         self._require_small(sum(file.chars for some in inside.values() for file in some))
         return tuple(

@@ -97,6 +97,22 @@ def completed(tx: Tx, folder_id: FolderId) -> list[File]:
     return [from_row(row) for row in tx.execute(_COMPLETED, {"of_folder": folder_id})]
 
 
+_UNFINISHED = (
+    _PRESENT.where(
+        files.c.folder_id.in_(sa.bindparam("folder_ids", expanding=True)),
+        files.c.status.in_((FileStatus.pending.value, FileStatus.parsing.value, FileStatus.embedding.value)),
+    )
+    .order_by(files.c.created_at, files.c.id)
+    .limit(1)
+)
+
+
+def first_unfinished(tx: Tx, folder_ids: Sequence[FolderId]) -> File | None:
+    """The oldest file of these folders that is being processed."""
+    row = tx.execute(_UNFINISHED, {"folder_ids": list(folder_ids)}).first() if folder_ids else None
+    return None if row is None else from_row(row)
+
+
 def with_original_name(tx: Tx, folder_id: FolderId, name: str) -> File | None:
     """The newest file that was uploaded under this name."""
     row = tx.execute(_ORIGINALS.limit(1), {"of_folder": folder_id, "of_name": name}).first()
