@@ -111,6 +111,7 @@ class Api:
             shared.live_agents,
             shared.staged_agents,
             shared.piece_size,
+            shared.file_processing.wake,
             self.caller,
         )
 

@@ -288,6 +288,7 @@ class Kelpie:
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
         self._mcp_task_task = asyncio.create_task(run_forever(self._mcp_tasks.run, "tasks of MCP servers"))
+        await runtime.file_processing.drop_orphans()
         self._file_tasks = (
             asyncio.create_task(run_forever(runtime.file_processing.read_files, "reading of files")),
             asyncio.create_task(run_forever(runtime.file_processing.index_files, "indexing of files")),

@@ -20,6 +20,8 @@ from kelpie.cli.commands.agents import templates as template_commands
 from kelpie.cli.commands.conversations import approvals as approval_commands
 from kelpie.cli.commands.conversations import messages as message_commands
 from kelpie.cli.commands.conversations import runs as run_commands
+from kelpie.cli.commands.files import files as file_commands
+from kelpie.cli.commands.files import folders as folder_commands
 from kelpie.cli.commands.memory import blocks as block_commands
 from kelpie.cli.commands.memory import passages as passage_commands
 from kelpie.cli.commands.operations import config as config_commands
@@ -73,6 +75,8 @@ kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(template_commands.commands, name="templates")
 kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(passage_commands.commands, name="passages")
+kelpie.add_typer(folder_commands.commands, name="folders")
+kelpie.add_typer(file_commands.commands, name="files")
 kelpie.add_typer(message_commands.commands, name="messages")
 kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")

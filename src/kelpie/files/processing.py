@@ -83,15 +83,15 @@ class FileProcessing:
 
     async def read_files(self) -> None:
         """Never returns."""
-        await self._drop_orphans()
         await self._reading.run()
 
     async def index_files(self) -> None:
         """Never returns."""
         await self._indexing.run()
 
-    async def _drop_orphans(self) -> None:
-        """Uploads that were kept, and whose row was not written before a crash, or is done with."""
+    async def drop_orphans(self) -> None:
+        """Removes uploads whose row was not written before a crash, or that are done with. Call it before the server
+        accepts requests: an upload is kept before its row is written."""
         uploads = self._world.uploads
         try:
             names = await uploads.names()
@@ -105,7 +105,7 @@ class FileProcessing:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def _read_next(self) -> float:
-        file = await self._next(self._read_turns, (FileStatus.parsing,))
+        file = await self._next(self._read_turns, (FileStatus.pending, FileStatus.parsing))
         if file is None:
             return LOOK_EVERY_S
         try:
@@ -183,7 +183,7 @@ class FileProcessing:
 
     async def _index_next(self) -> float:
         await self._open_for_others()
-        file = await self._next(self._index_turns, (FileStatus.pending, FileStatus.embedding))
+        file = await self._next(self._index_turns, (FileStatus.embedding,))
         if file is None:
             return LOOK_EVERY_S
         for _ in range(STEP_PIECES):
@@ -211,7 +211,7 @@ class FileProcessing:
             return file, passages.some(tx, file_id, file.indexed, INDEXED_PIECE), (used, wanted.get(file.folder_id))
 
         file, some, models = await database.read(read)
-        if file is None or file.status not in (FileStatus.pending, FileStatus.embedding):
+        if file is None or file.status is not FileStatus.embedding:
             return False
         written = [each for each in some if each.text.strip()]
         found = await self._embeddings.of_backlog(models, [each.text for each in written], file.organization_id)

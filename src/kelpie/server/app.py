@@ -43,6 +43,7 @@ from kelpie.server.kelpie import runs as run_records
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
+from kelpie.server.letta.agents import folder_routes as agent_folders
 from kelpie.server.letta.agents import internal_routes as internal_agent_routes
 from kelpie.server.letta.agents import routes as agents
 from kelpie.server.letta.agents import tool_routes as agent_tool_routes
@@ -52,7 +53,6 @@ from kelpie.server.letta.blocks import routes as blocks
 from kelpie.server.letta.compatibility import environment_routes, health_routes, missing_routes
 from kelpie.server.letta.conversations import background_routes, cancel_routes, preview_routes, window_routes
 from kelpie.server.letta.conversations import routes as conversations
-from kelpie.server.letta.folders import agent_routes as agent_folders
 from kelpie.server.letta.folders import routes as folders
 from kelpie.server.letta.folders import source_routes as sources
 from kelpie.server.letta.groups import message_routes

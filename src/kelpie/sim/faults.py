@@ -60,7 +60,7 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_read_fail: ("database.read",),
     Fault.storage_busy: ("database.begin", "database.commit"),
     Fault.storage_latency: ("database.write", "database.read"),
-    Fault.disk_full: ("database.statement", "database.commit"),
+    Fault.disk_full: ("database.statement", "database.commit", "uploads.keep"),
     Fault.crash_before_write: ("database.begin",),
     Fault.crash_during_transaction: ("database.statement", "database.commit"),
     Fault.crash_after_write: ("database.acknowledge",),

@@ -23,6 +23,7 @@ from kelpie.sim.scenarios.memory.archives import EMBEDDINGS, PASSAGES, PROCESS
 from kelpie.sim.scenarios.memory.block_history import BLOCK_HISTORY
 from kelpie.sim.scenarios.memory.corruption import CORRUPTION
 from kelpie.sim.scenarios.memory.facts import LEARNING
+from kelpie.sim.scenarios.memory.file_uploads import FILE_UPLOADS
 from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES
 from kelpie.sim.scenarios.memory.memory_tools import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.memory.shared_blocks import SHARED
@@ -89,6 +90,7 @@ SCENARIOS: dict[str, Scenario] = {
         CORRUPTION,
         HOUSEHOLDS,
         AGENT_FILES,
+        FILE_UPLOADS,
         TEMPLATES,
         THREADS,
         LANES,

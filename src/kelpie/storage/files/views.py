@@ -115,8 +115,8 @@ def named(tx: Tx, agent_id: AgentId, full_name: str) -> FileView | None:
     return None if row is None else _from_row(row)
 
 
-def every(tx: Tx, agent_id: AgentId, most: int) -> list[FileView]:
-    """The files of an agent's folders by name, at most so many."""
+def every(tx: Tx, agent_id: AgentId, most: int | None) -> list[FileView]:
+    """The files of an agent's folders by name, at most so many, or all."""
     rows = tx.execute(_SEEN.order_by(folders.c.name, _F.name).limit(most), {"of_agent": agent_id})
     return [_from_row(row) for row in rows]
 
@@ -186,6 +186,14 @@ def use(tx: Tx, agent_id: AgentId, ids: Sequence[FileId], at: Micros) -> None:
     """Notes that an agent has just used files, open or not."""
     if ids:
         tx.execute(_USE, {"of_agent": agent_id, "ids": list(ids), "at": at})
+
+
+_DECIDED = sa.select(_V.is_open).where(_V.agent_id == sa.bindparam("of_agent"), _V.file_id == sa.bindparam("of_file"))
+
+
+def is_decided(tx: Tx, agent_id: AgentId, file_id: FileId) -> bool:
+    """True if somebody has decided whether the agent has this file open: an import brings that along."""
+    return tx.execute(_DECIDED, {"of_agent": agent_id, "of_file": file_id}).first() is not None
 
 
 _NEWEST = (

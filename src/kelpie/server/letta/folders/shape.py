@@ -7,8 +7,7 @@ from kelpie.core.files.files import File, FilePassage, FileView, full_name, view
 from kelpie.core.files.folders import Folder
 from kelpie.core.ids import AgentId
 from kelpie.server.http.times import timestamp
-from kelpie.server.letta.archives.shape import vector_numbers
-from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
+from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config, vector_numbers
 
 Embeddings = Mapping[str, EmbeddingFacts]
 

@@ -22,6 +22,7 @@ PEOPLE = 3
 FILES = 2
 LOOKS = 15
 WHOLE = "an import is whole or not at all"
+TOOLS = ["file_tool", "grep_files", "open_files", "semantic_search_files"]  # the folder brings the last three
 SAID = 3 * PIECE_ROWS + 1  # messages of each agent after its instructions
 SOURCE = 'def file_tool(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the x\n    """\n    return x\n'
 _TOLD = "SELECT id FROM agents WHERE name LIKE ? AND organization_id <> ''"
@@ -41,7 +42,7 @@ def agent_file(name: str) -> dict[str, Any]:
         "tools": [{"id": "tool-0", "name": "file_tool", "tool_type": "custom", "source_code": SOURCE}],
         "groups": [{"id": "group-0", "agent_ids": ["agent-0", "agent-1"], "description": f"group of {name}"}],
         "sources": [{"id": "source-0", "name": "folder"}],
-        "files": [{"id": "file-0", "source_id": "source-0", "content": "text"}],
+        "files": [{"id": "file-0", "source_id": "source-0", "file_name": "folder/file.txt", "content": "text"}],
         "skills": [{"name": "skill", "files": {"SKILL.md": "text"}}],
     }
 
@@ -94,7 +95,7 @@ class AgentFiles(ServerScenario):
             agent = document["agents"][0]
             texts = [message["content"][0]["text"] for message in agent["messages"][1:]]
             name = agent["name"].rpartition("-")[0]
-            if texts != [f"{name} {each}" for each in range(SAID)] or len(document["files"]) != 1:
+            if texts != [f"{name} {each}" for each in range(SAID)] or not document["files"]:
                 raise Broken(WHOLE, f"{agent_id} was exported with {texts} and {len(document['files'])} files")
 
     async def _look(self, client: ScenarioClient) -> None:
@@ -140,7 +141,7 @@ def _both_or_none(names: list[str]) -> None:
 def _is_whole(agent: Mapping[str, Any]) -> None:
     labels = sorted(block["label"] for block in agent["blocks"])
     tools = [tool["name"] for tool in agent["tools"]]
-    if len(agent["message_ids"]) != SAID + 1 or labels != ["human", "shared"] or tools != ["file_tool"]:
+    if len(agent["message_ids"]) != SAID + 1 or labels != ["human", "shared"] or tools != TOOLS:
         raise Broken(WHOLE, f"{agent['name']}: {len(agent['message_ids'])} messages, {labels}, {tools}")
 
 
