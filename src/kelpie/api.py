@@ -301,7 +301,7 @@ class Api:
 
     @cached_property
     def mcp_tasks(self) -> McpTasks:
-        return McpTasks(self.world, self._runtime.mcp_pool, self.caller)
+        return McpTasks(self.world, self._runtime.mcp_pool, self._runtime.mcp_tool_runner.task_due, self.caller)
 
     @cached_property
     def permissions(self) -> Permissions:

@@ -149,7 +149,7 @@ class Kelpie:
         self._mcp_file = mcp_file
         self._mcp_upkeep = McpUpkeep(world, self.runtime.mcp_pool, rules, self.runtime.live_agents.reload)
         self._mcp_tasks = McpTaskFollower(world, self.runtime.mcp_pool, self.runtime.run_queue)
-        self.runtime.mcp_tool_runner.when_task_begins(self._mcp_tasks.wake)
+        self.runtime.mcp_tool_runner.task_due = self._mcp_tasks.wake
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
         self.runtime.memory_changes.when_unfinished(self._maintenance.wake)
         world.database.when_in_doubt(self.runtime.recovery.reread_everything)
