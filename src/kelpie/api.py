@@ -35,6 +35,7 @@ from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.pending_approvals import PendingApprovals
+from kelpie.agent.resources.projects import Projects
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
 from kelpie.agent.templates.migration import Migration
@@ -136,6 +137,10 @@ class Api:
     def groups(self) -> Groups:
         shared = self._runtime
         return Groups(self.world, shared.live_agents, self.sending, shared.running_chats, self.caller)
+
+    @cached_property
+    def projects(self) -> Projects:
+        return Projects(self.world, self.agents, self._runtime.live_agents, self.caller)
 
     @cached_property
     def tags(self) -> Tags:

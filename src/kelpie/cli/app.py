@@ -16,6 +16,7 @@ from kelpie.cli.command_line import Commands, Group, usage_error
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import providers as provider_commands
 from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.agents import projects as project_commands
 from kelpie.cli.commands.agents import templates as template_commands
 from kelpie.cli.commands.conversations import approvals as approval_commands
 from kelpie.cli.commands.conversations import messages as message_commands
@@ -73,6 +74,7 @@ simulation = group(
 kelpie.add_typer(server_commands.commands, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(template_commands.commands, name="templates")
+kelpie.add_typer(project_commands.commands, name="projects")
 kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(passage_commands.commands, name="passages")
 kelpie.add_typer(folder_commands.commands, name="folders")

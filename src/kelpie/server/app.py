@@ -26,13 +26,12 @@ from kelpie.server.kelpie import (
     data,
     encryption,
     facts,
-    hooks,
     ids,
     keys,
     permissions,
+    projects,
     prompts,
     sandbox,
-    schedules,
     spending,
     usage,
     working_memory,
@@ -40,6 +39,7 @@ from kelpie.server.kelpie import (
 from kelpie.server.kelpie import mcp as mcp_connections
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.kelpie import runs as run_records
+from kelpie.server.kelpie.triggers import hooks, schedules
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
@@ -151,6 +151,7 @@ _ROUTERS = (
     hooks.router,
     hooks.all_router,
     hooks.delivery_router,
+    projects.router,
     admin_routes.organization_router,
     admin_routes.user_router,
     access_token_routes.router,

@@ -33,6 +33,7 @@ from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
 from kelpie.sim.scenarios.records.own_providers import OWN_PROVIDERS
+from kelpie.sim.scenarios.records.projects import PROJECTS
 from kelpie.sim.scenarios.records.secrets import SECRETS
 from kelpie.sim.scenarios.records.templates import TEMPLATES
 from kelpie.sim.scenarios.records.tool_records import TOOLBOXES
@@ -92,6 +93,7 @@ SCENARIOS: dict[str, Scenario] = {
         AGENT_FILES,
         FILE_UPLOADS,
         TEMPLATES,
+        PROJECTS,
         THREADS,
         LANES,
         TOOLBOXES,

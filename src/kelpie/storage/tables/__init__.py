@@ -35,6 +35,7 @@ from kelpie.storage.tables.memory import (
 )
 from kelpie.storage.tables.metadata import metadata
 from kelpie.storage.tables.permissions import tool_calls, tool_policies
+from kelpie.storage.tables.projects import project_agents, project_tags, projects
 from kelpie.storage.tables.providers import providers
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.templates import agent_variables, template_versions, templates
@@ -108,6 +109,9 @@ __all__ = [
     "organizations",
     "passage_tags",
     "passages",
+    "project_agents",
+    "project_tags",
+    "projects",
     "providers",
     "removed_agents",
     "run_events",

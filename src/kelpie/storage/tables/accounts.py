@@ -42,6 +42,7 @@ api_keys = Table(
     Column("hint", Text, nullable=False),
     Column("scopes", JSON, nullable=False),
     Column("agent_ids", JSON(none_as_null=True)),
+    Column("project_ids", JSON(none_as_null=True)),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("last_used_at", BigInteger),
