@@ -6,6 +6,7 @@ from kelpie.search import tables as search
 from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, sessions, users
 from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
+from kelpie.storage.tables.batches import batch_items
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.client_turns import client_turns
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
@@ -69,6 +70,7 @@ __all__ = [
     "api_keys",
     "approvals",
     "archives",
+    "batch_items",
     "block_history",
     "block_identities",
     "block_tags",

@@ -27,6 +27,10 @@ jobs = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("completed_at", BigInteger),
+    Column("callback_due_at", BigInteger),  # of the next attempt
+    Column("callback_attempts", Integer, nullable=False, server_default="0"),
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "agent_id"),
+    Index(None, "job_type", "status", "id"),
+    Index(None, "callback_due_at"),
 )
