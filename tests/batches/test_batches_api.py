@@ -1,4 +1,4 @@
-"""Batches over HTTP: checked as a whole, run in order or at once, resumed after a restart, each item with an outcome."""
+"""Batches over HTTP: checked as a whole, run in order or at once, resumed after a restart, each with its outcomes."""
 
 import asyncio
 import json
@@ -11,8 +11,9 @@ import pytest
 
 from kelpie.app import Kelpie
 from kelpie.batches import batches as resource
-from kelpie.core.conversations.batches import KEPT, QUEUED_MAX
+from kelpie.core.conversations.batches import KEPT, PARALLEL_MAX
 from kelpie.core.errors import ModelError, ModelFault
+from kelpie.storage.runs import batches
 from tests.server.rig import Puppet, check_message, client_of, make_agent, open_rig, said
 
 DEADLINE_S = 30.0
@@ -90,13 +91,13 @@ async def test_an_item_that_fails_leaves_the_others_alone(rig: Rig) -> None:
 
 async def test_parallel_items_run_in_forks_up_to_five_at_once(rig: Rig) -> None:
     await rig.client.post(f"/v1/agents/{rig.agent}/messages", json={"input": "before"})
-    gates = [asyncio.Event() for _ in range(QUEUED_MAX)]
+    gates = [asyncio.Event() for _ in range(PARALLEL_MAX)]
     rig.puppet.script.extend(gates)
     sending = asyncio.create_task(rig.send([f"{n}" for n in range(8)], parallel=True))
-    await rig.until(lambda: _asked(rig, 1 + QUEUED_MAX))
+    await rig.until(lambda: _asked(rig, 1 + PARALLEL_MAX))
     running = (await rig.client.get("/v1/kelpie/batches")).json()[0]
     shown = await rig.get(running["batch_id"])
-    assert _statuses(shown) == ["running"] * QUEUED_MAX + ["waiting"] * 3
+    assert _statuses(shown) == ["running"] * PARALLEL_MAX + ["waiting"] * 3
     for gate in gates:
         gate.set()
     batch = await sending
@@ -112,12 +113,12 @@ async def _asked(rig: Rig, count: int) -> bool:
     return len(rig.puppet.asked) >= count
 
 
-async def test_at_most_five_are_queued_and_other_messages_get_through(rig: Rig) -> None:
+async def test_items_wait_for_their_turn_and_other_messages_get_through(rig: Rig) -> None:
     gate = asyncio.Event()
     rig.puppet.script.append(gate)
     made = await rig.send([f"{n}" for n in range(9)], 202, "?background=true")
     await rig.until(lambda: _asked(rig, 1))
-    assert _statuses(await rig.get(made["batch_id"])) == ["running"] * QUEUED_MAX + ["waiting"] * 4
+    assert _statuses(await rig.get(made["batch_id"])) == ["running"] + ["waiting"] * 8
     normal = asyncio.create_task(rig.client.post(f"/v1/agents/{rig.agent}/messages", json={"input": "hello"}))
     gate.set()
     assert (await normal).status_code == 200
@@ -201,11 +202,15 @@ async def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
         rig = Rig(kelpie, puppet, client, (await make_agent(client))["id"])
         gate = asyncio.Event()
         puppet.script.append(gate)
-        made = await rig.send([f"{n}" for n in range(8)], 202, "?background=true")
+        for number in range(3):
+            body = {"messages": [{"role": "user", "content": f"before {number}"}]}
+            assert (await client.post(f"/v1/agents/{rig.agent}/messages/async", json=body)).status_code == 200
+            await rig.until(lambda: _asked(rig, 1))
+        made = await rig.send(["0", "1", "2"], 202, "?background=true")
         await rig.until(lambda: _waits_for_room(rig, made["batch_id"]))
         gate.set()
-        assert _statuses(await rig.ended(made["batch_id"])) == ["completed"] * 8
-        assert await rig.said() == [f"{n}" for n in range(8)]
+        assert _statuses(await rig.ended(made["batch_id"])) == ["completed"] * 3
+        assert (await rig.said())[-3:] == ["0", "1", "2"]
 
 
 async def _waits_for_room(rig: Rig, batch: str) -> bool:
@@ -373,8 +378,6 @@ async def test_the_number_of_batches_is_limited_and_old_ones_go(rig: Rig, monkey
     assert refused.status_code == 409 and "1 batches have not ended" in refused.text
     gate.set()
     await rig.ended(first["batch_id"])
-    from kelpie.storage.runs import batches
-
     later = rig.kelpie.world.clock.now() + KEPT
     database = rig.kelpie.world.database
     assert not await database.read(lambda tx: batches.needs_cleanup(tx, later - KEPT - KEPT))

@@ -15,11 +15,11 @@ from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.resources.conversation_opening import ISOLATED_MAX, ConversationOpening
 from kelpie.batches import items
 from kelpie.core.access.callers import Caller
-from kelpie.core.conversations.batches import QUEUED_ALL_MAX, QUEUED_MAX, BatchItem, ItemStatus
+from kelpie.core.conversations.batches import AGENTS_MAX, PARALLEL_MAX, BatchItem, ItemStatus
 from kelpie.core.conversations.jobs import ACTIVE, Job, JobStatus
 from kelpie.core.conversations.runs import UNFINISHED, Run
 from kelpie.core.errors import KelpieError
-from kelpie.core.ids import JobId, OrganizationId, RunId, UserId
+from kelpie.core.ids import AgentId, JobId, OrganizationId, RunId, UserId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import Micros
 from kelpie.observe import logs
@@ -44,6 +44,26 @@ class _Drawn:
 
     runs: tuple[RunId, ...]
     forks: tuple[ConversationOpening, ...]
+
+
+class _Places:
+    """How many more items of a batch may begin: five of a parallel one, otherwise one of each agent."""
+
+    def __init__(self, *, parallel: bool) -> None:
+        self._each, self._all = (PARALLEL_MAX, PARALLEL_MAX) if parallel else (1, AGENTS_MAX)
+        self._taken: Counter[AgentId] = Counter()
+        self._closed: set[AgentId] = set()
+
+    def has_room(self, item: BatchItem) -> bool:
+        agent_id = item.agent_id
+        return agent_id not in self._closed and self._taken[agent_id] < self._each and self._taken.total() < self._all
+
+    def take(self, item: BatchItem) -> None:
+        self._taken[item.agent_id] += 1
+
+    def close(self, item: BatchItem) -> None:
+        """The agent takes nothing now."""
+        self._closed.add(item.agent_id)
 
 
 class BatchRunner:
@@ -127,52 +147,38 @@ class BatchRunner:
             return begun, after
 
         begun, ended = await self._world.database.transact(write)
-        self._submit(begun)
+        for run in begun:
+            if run.status in UNFINISHED:
+                self._run_queue.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
         if ended is not None:
             self._tell(ended)
 
     def _draw(self, job: Job, organization: OrganizationId) -> _Drawn:
         new = self._world.ids.new
         if not job.metadata.get(PARALLEL):
-            return _Drawn(tuple(new(RunId) for _ in range(QUEUED_ALL_MAX)), ())
+            return _Drawn(tuple(new(RunId) for _ in range(AGENTS_MAX)), ())
         caller = Caller(UserId(job.created_by_id or ""), organization)
-        forks = tuple(ConversationOpening.draw(self._world, caller, ISOLATED_MAX) for _ in range(QUEUED_MAX))
-        return _Drawn(tuple(new(RunId) for _ in range(QUEUED_MAX)), forks)
+        forks = tuple(ConversationOpening.draw(self._world, caller, ISOLATED_MAX) for _ in range(PARALLEL_MAX))
+        return _Drawn(tuple(new(RunId) for _ in range(PARALLEL_MAX)), forks)
 
     def _begin(self, tx: Tx, job: Job, going_on: Sequence[BatchItem], drawn: _Drawn, now: Micros) -> list[Run]:
         """Begins the items that have their turn, in order: what waits for its agent holds up those behind it."""
-        queued = Counter(item.agent_id for item in going_on if item.status is ItemStatus.running)
+        places = _places(job, going_on)
         begun: list[Run] = []
         for item in going_on:
-            if item.status is not ItemStatus.waiting or queued[item.agent_id] >= QUEUED_MAX:
+            if item.status is not ItemStatus.waiting or not places.has_room(item):
                 continue
-            if queued.total() >= QUEUED_ALL_MAX or len(begun) == len(drawn.runs):
-                break
             number = len(begun)
             fork = drawn.forks[number] if drawn.forks else None
-            # One microsecond apart, so that recovery takes them up in their order.
-            after, run = items.begin(
-                tx, job, item, drawn.runs[number], fork, self._quotas, self._settings, now + number
-            )
+            after, run = items.begin(tx, job, item, drawn.runs[number], fork, self._quotas, self._settings, now)
             if after.status is ItemStatus.waiting:
-                queued[item.agent_id] = QUEUED_MAX
-                if after.error == item.error:
-                    continue
-            batches.replace(tx, after)
+                places.close(item)
+            if after != replace(item, updated_at=after.updated_at):
+                batches.replace(tx, after)
             if run is not None:
-                queued[item.agent_id] += 1
+                places.take(item)
                 begun.append(run)
         return begun
-
-    def _submit(self, begun: Sequence[Run]) -> None:
-        """Hands runs to their lanes. Behind one that finds no room all wait for recovery, which keeps their order."""
-        full: set[tuple[str, str]] = set()
-        for run in begun:
-            lane = (run.agent_id, run.conversation_id or "")
-            if run.status not in UNFINISHED or lane in full:
-                continue
-            if not self._run_queue.submit(StoredRun(run.id, run.agent_id, run.conversation_id)):
-                full.add(lane)
 
     def _tell(self, job: Job) -> None:
         change, self._change = self._change, asyncio.Event()
@@ -188,10 +194,19 @@ def _has_work(tx: Tx, batch_id: JobId) -> bool:
     found = {run.id: run for run in runs.get_many(tx, [item.run_id for item in running if item.run_id is not None])}
     if not open_items or any(items.settle(tx, item, found, 0) is not None for item in running):
         return True
-    if len(running) == len(open_items) or len(running) >= QUEUED_ALL_MAX:
+    found_job = batches.find(tx, batch_id)
+    if found_job is None:
         return False
-    queued = Counter(item.agent_id for item in running)
-    return any(queued[item.agent_id] < QUEUED_MAX for item in open_items if item.status is ItemStatus.waiting)
+    places = _places(found_job[0], open_items)
+    return any(places.has_room(item) for item in open_items if item.status is ItemStatus.waiting)
+
+
+def _places(job: Job, going_on: Sequence[BatchItem]) -> "_Places":
+    places = _Places(parallel=bool(job.metadata.get(PARALLEL)))
+    for item in going_on:
+        if item.status is ItemStatus.running:
+            places.take(item)
+    return places
 
 
 def _settle(tx: Tx, batch_id: JobId, now: Micros) -> list[BatchItem]:

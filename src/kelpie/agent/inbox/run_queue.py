@@ -40,21 +40,20 @@ class RunQueue:
         """Calls `recover` for a run whose agent is stopped: loading the agent once more closes what waits."""
         self._recover = recover
 
-    def submit(self, waiting: StoredRun) -> bool:
-        """Hands a stored run to its lane, unless it is there already; False if the lane has no room for it now."""
+    def submit(self, waiting: StoredRun) -> None:
+        """Hands a stored run to its lane, unless it is there already."""
         run_id, lane = waiting.run_id, waiting.conversation_id or ""
         if run_id in self._held:
-            return True
+            return
         try:
             reply = self._dispatcher.submit(
                 waiting.agent_id, lane, lambda live: live.stored_runs.play(lane, run_id), run_id
             )
         except KelpieError as error:
             _log.info("run_deferred", "Background run deferred", run_id=run_id, why=str(error))
-            return False
+            return
         self._held.add(run_id)
         reply.add_done_callback(partial(self._done, run_id))
-        return True
 
     def keeper(self, agent_id: AgentId, lane: str) -> RunId | None:
         """The run that occupies the lane of a conversation or waits in it."""

@@ -8,8 +8,8 @@ from kelpie.core.time import MICROS_PER_SECOND, Micros
 
 ITEMS_MAX = 100  # of a batch for one agent
 REQUESTS_MAX = 1_000  # of a batch for several agents
-QUEUED_MAX = 5  # items of one agent that are queued or run at a time
-QUEUED_ALL_MAX = 25  # the same for all agents of a batch
+PARALLEL_MAX = 5  # items of a batch that run at once, each in its own fork
+AGENTS_MAX = 25  # agents of a batch that have an item at a time; each has one, so that its items keep their order
 ACTIVE_MAX = 100  # batches of an organization that have not ended
 UNSENT = 24 * 3600 * MICROS_PER_SECOND  # an item that no agent took within this time has failed
 KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # a batch that has ended
