@@ -824,7 +824,6 @@ def a_failed_item_of_a_batch_is_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch_runner, "items", SimpleNamespace(**{**vars(batch_runner.items), "settle": settle}))
 
 
-
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each

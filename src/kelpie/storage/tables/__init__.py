@@ -6,7 +6,6 @@ from kelpie.search import tables as search
 from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, sessions, users
 from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
-from kelpie.storage.tables.batches import batch_items
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.client_turns import client_turns
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
@@ -24,7 +23,7 @@ from kelpie.storage.tables.history import (
     steps,
 )
 from kelpie.storage.tables.identities import agent_identities, block_identities, identities
-from kelpie.storage.tables.jobs import jobs
+from kelpie.storage.tables.jobs import batch_items, jobs
 from kelpie.storage.tables.mcp import mcp_oauth, mcp_tasks, mcp_tools
 from kelpie.storage.tables.memory import (
     entities,

@@ -1,4 +1,4 @@
-"""Jobs: long work that is not a turn, such as reading files or a batch. A turn's record is a run."""
+"""Jobs: long work that is not a turn, such as a batch, whose items are here too. A turn's record is a run."""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
@@ -33,4 +33,21 @@ jobs = Table(
     Index(None, "agent_id"),
     Index(None, "job_type", "status", "id"),
     Index(None, "callback_due_at"),
+)
+
+batch_items = Table(
+    "batch_items",
+    metadata,
+    Column("batch_id", Text, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("conversation_id", Text),
+    Column("run_id", Text),
+    Column("error", Text),
+    Column("given", JSON(none_as_null=True)),  # the input of its run, until there is one
+    Column("updated_at", BigInteger, nullable=False),
+    Index(None, "batch_id", "status", "place"),
+    Index(None, "run_id"),
 )
