@@ -68,6 +68,10 @@ UNKNOWN = {
     "/v1/jobs/{job}",  # nothing makes a job yet
     "/v1/kelpie/mcp-tasks/{mcp_task}",  # these two need an MCP server that answers
     "/v1/tools/mcp/servers/{mcp_server_name}/tools",
+    "/v1/agents/{agent}/messages/batch/{batch}",
+    "/v1/kelpie/batches/{batch}",
+    "/v1/messages/batches/{batch}",
+    "/v1/messages/batches/{batch}/messages",
 }
 ELSEWHERE = {
     "/v1/agents/{agent}/archival-memory/search",  # asked for above, with the query that it needs
