@@ -802,17 +802,6 @@ def the_items_of_a_batch_are_queued_together(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch_runner._Places, "__init__", init)
 
 
-def an_item_of_a_batch_forgets_its_run(patch: pytest.MonkeyPatch) -> None:
-    """The state of the item was not written with the run, so the next round sent its message again."""
-    real = batch_runner.batches.replace
-
-    def forget(tx: Any, item: Any) -> None:
-        if item.status is not ItemStatus.running or item.place % 4:
-            real(tx, item)
-
-    patch.setattr(batch_runner, "batches", SimpleNamespace(**{**vars(batch_runner.batches), "replace": forget}))
-
-
 def a_failed_item_of_a_batch_is_left(patch: pytest.MonkeyPatch) -> None:
     """The end of a failed run was not taken for an outcome."""
     real = batch_runner.items.settle
@@ -1271,7 +1260,6 @@ MUTATIONS = (
     Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
     Mutation(the_items_of_a_batch_are_queued_together, "batches", 0, 10, "items are heard in their order"),
-    Mutation(an_item_of_a_batch_forgets_its_run, "batches", 0, 5, "an item is heard once|a batch ends|has one outcome"),
     Mutation(a_failed_item_of_a_batch_is_left, "batches", 0, 10, "a batch ends|a batch tells every outcome"),
     Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
 )
