@@ -1260,6 +1260,6 @@ MUTATIONS = (
     Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
     Mutation(the_items_of_a_batch_are_queued_together, "batches", 0, 10, "items are heard in their order"),
-    Mutation(a_failed_item_of_a_batch_is_left, "batches", 0, 10, "a batch ends|a batch tells every outcome"),
+    Mutation(a_failed_item_of_a_batch_is_left, "batches", 3, 10, "a batch ends|a batch tells every outcome"),
     Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
 )
