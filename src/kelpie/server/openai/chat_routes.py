@@ -40,10 +40,7 @@ async def create_chat_completion(client: OpenAiClient, body: ChatBody) -> Respon
 
 async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
     unsupported.refuse(
-        {
-            name: getattr(body, name)
-            for name in ("n", "logprobs", "top_logprobs", "modalities", "audio", "functions", "response_format")
-        }
+        {name: getattr(body, name) for name in ("n", "logprobs", "top_logprobs", "modalities", "audio", "functions")}
         | {"function_call": body.function_call}
     )
     tools = client_tools(
@@ -51,6 +48,7 @@ async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
         if unsupported.offers_tools(body.tool_choice)
         else []
     )
+    form = unsupported.response_format(body.response_format, "response_format")
     history, instructions = history_of(body.messages), instructions_of(body.messages)
     conversation, own = conversation_of(body.kelpie_conversation)
     if own and not body.user_key:
@@ -66,7 +64,9 @@ async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
         own=own,
     )
     placed = await client.api.client_histories.place(agent_id, request)
-    send = send_request(client, placed, tools=tools, instructions=instructions, deltas=bool(body.stream))
+    send = send_request(
+        client, placed, tools=tools, instructions=instructions, deltas=bool(body.stream), response_format=form
+    )
     turn = await client.api.sending.send(agent_id, send)
     head = head_of(placed.turn.id, body.model, client.api.world.clock.now())
     if not body.stream:

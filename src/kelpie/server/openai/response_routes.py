@@ -43,6 +43,7 @@ ResponsePath = Annotated[
 async def create_response(client: OpenAiClient, body: ResponseBody) -> Response:
     body.check()
     tools = client_tools(tool_bodies(body.tools or ()) if unsupported.offers_tools(body.tool_choice) else [])
+    form = unsupported.response_format(body.format, "text.format")
     unsupported.refuse({"top_logprobs": body.top_logprobs})
     agent_id = await client.agent(body.model)
     given = body.input if isinstance(body.input, str) else await _resolved(client, body.input)
@@ -66,7 +67,7 @@ async def create_response(client: OpenAiClient, body: ResponseBody) -> Response:
     placed = await client.api.client_histories.place(agent_id, request)
     shape = partial(response_shape, placed.turn.id, stored, placed.turn.created_at)
     deltas = bool(body.stream or body.background)
-    send = send_request(client, placed, tools=tools, instructions=instructions, deltas=deltas)
+    send = send_request(client, placed, tools=tools, instructions=instructions, deltas=deltas, response_format=form)
     if body.background:
         run = await client.api.background_runs.accept(agent_id, send)
         if body.stream:
@@ -162,6 +163,7 @@ def _stored(body: ResponseBody) -> dict[str, Any]:
         "metadata": body.metadata or {},
         "tools": [_tool(tool) for tool in body.tools or ()],
         "tool_choice": body.tool_choice or "auto",
+        "text": {"format": dict(body.format or {"type": "text"})},
         "previous_response_id": body.previous_response_id,
         "conversation": None if named is None else {"id": named},
         "store": body.store is not False,

@@ -1,8 +1,9 @@
 """Turns of OpenAI's clients: from a request with its history to a turn of an agent in one of its conversations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from kelpie.agent.client_histories.client_histories import PlacedTurn
 from kelpie.agent.events.event_buffer import TurnStream
@@ -45,6 +46,7 @@ def send_request(
     tools: Sequence[ClientTool],
     instructions: str | None,
     deltas: bool,
+    response_format: Mapping[str, Any] | None = None,
 ) -> SendRequest:
     """What is sent to the agent."""
     return SendRequest(
@@ -57,8 +59,14 @@ def send_request(
         deltas=deltas,
         once=True,
         run_type="send_message_streaming" if deltas else "send_message",
-        override=None if instructions is None else TurnOverrides(instructions=instructions),
+        override=_override(instructions, response_format),
     )
+
+
+def _override(instructions: str | None, response_format: Mapping[str, Any] | None) -> TurnOverrides | None:
+    if instructions is None and response_format is None:
+        return None
+    return TurnOverrides(instructions=instructions, response_format=response_format)
 
 
 async def whole(turn: TurnStream) -> WholeAnswer:
