@@ -24,9 +24,9 @@ WEATHER: Any = {
 @pytest.fixture
 async def sdk(kelpie: Kelpie) -> AsyncIterator[openai.AsyncOpenAI]:
     async with client_of(kelpie, {}) as http:
-        yield openai.AsyncOpenAI(
-            api_key="none", base_url="http://127.0.0.1:8283/openai/v1", http_client=http, max_retries=0
-        )
+        inside: Any = http  # of another package than the SDK declares, and alike
+        url = "http://127.0.0.1:8283/openai/v1"
+        yield openai.AsyncOpenAI(api_key="none", base_url=url, http_client=inside, max_retries=0)
 
 
 @pytest.fixture

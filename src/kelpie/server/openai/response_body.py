@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kelpie.core.access.identities import KEY_CHARS_MAX
 from kelpie.core.conversations.client_histories import PARAGRAPH, ClientMessage
@@ -89,8 +89,8 @@ def tool_bodies(tools: Sequence[Mapping[str, Any]]) -> list[ClientToolBody]:
             )
     try:
         return [ClientToolBody.model_validate(tool) for tool in tools]
-    except ValueError as error:
-        first = error.errors()[0] if hasattr(error, "errors") else {"loc": (), "msg": str(error)}
+    except ValidationError as error:
+        first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidInput("tools", f"{where}: {first['msg']}") from None
 
