@@ -61,7 +61,7 @@ class PlacedTurn:
     messages: tuple[NewMessage, ...]
     answers: tuple[ToolReturn, ...]
     partial: bool = False  # whether other calls wait for a person meanwhile
-    made: bool = False  # whether its conversation was made for it
+    made: bool = False  # whether its conversation was made for it, and goes with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ClientHistories:
             idempotency_key=request.idempotency_key,
         )
         if (request.retried or request.idempotency_key) and (
-            same := await self._world.database.read(lambda tx: _repeated(tx, new, request))
+            same := await self._world.database.transact(lambda tx: _repeated(tx, new, request))
         ):
             return _placed(same, request)
         if request.own or request.conversation is not None:
@@ -130,11 +130,12 @@ class ClientHistories:
             return placed
         title = said[0].text.strip()[:TITLE_CHARS] or None
         opened = await self._conversations.create(agent_id, NewConversation(summary=title))
-        return replace(await self._store(replace(new, conversation=opened.id), request), made=True)
+        return replace(await self._store(replace(new, conversation=opened.id), request), made=request.stored is None)
 
     async def withdraw(self, placed: PlacedTurn) -> None:
         """Deletes the conversation that was made for a turn in which nothing was said. Raises StorageError."""
-        if placed.made:
+        turn_id = placed.turn.id
+        if placed.made and await self._world.database.transact(lambda tx: client_turns.withdraw(tx, turn_id)):
             with suppress(NotFound):
                 await self._conversations.delete(ConversationId(placed.turn.conversation))
 
@@ -242,7 +243,7 @@ class ClientHistories:
             made = await self._conversations.fork(origin, up_to=before.last)
         except NotFound:  # deleted, or summarized since
             return None
-        return replace(await self._store(replace(new, conversation=made.id), request), made=True)
+        return replace(await self._store(replace(new, conversation=made.id), request), made=request.stored is None)
 
     async def _store(self, turn: ClientTurn, request: ClientRequest) -> PlacedTurn:
         """Raises NotFound for a conversation of another agent."""
@@ -300,6 +301,7 @@ def _repeated(tx: Tx, new: ClientTurn, request: ClientRequest) -> ClientTurn | N
         if turn.known == ANCHOR or (turn.conversation and not conversations.is_live(tx, turn.conversation)):
             continue
         if turn.idempotency_key == request.idempotency_key and not lookup.failed_halfway(tx, turn):
+            client_turns.repeat(tx, turn.id)
             return turn
     return None
 

@@ -19,6 +19,7 @@ client_turns = Table(
     Column("idempotency_key", Text),
     Column("call_id", Text),
     Column("continued", Boolean, nullable=False),
+    Column("repeated", Boolean, nullable=False),
     Column("request", Text),
     Column("created_at", BigInteger, nullable=False),
     Index(None, "agent_id", "fingerprint"),
