@@ -17,7 +17,7 @@ from tests.conformance.letta_routes import BATCHES, FILES, Route, letta_routes
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
 AREAS = {
-    FILES: "files, chat completions",
+    FILES: "files",
     BATCHES: "batches",
 }
 
