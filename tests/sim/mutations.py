@@ -1250,6 +1250,12 @@ MUTATIONS = (
     Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
     Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
-    Mutation(a_history_is_continued_more_than_once, _OPENAI, 1, 10, "a conversation is the history of one client"),
+    Mutation(
+        a_history_is_continued_more_than_once,
+        _OPENAI,
+        0,
+        10,
+        "a conversation is the history of one client|a prompt is a sound chat",
+    ),
     Mutation(words_that_a_client_sent_are_the_answer, _OPENAI, 0, 10, "an answer is one to the last message"),
 )
