@@ -20,6 +20,7 @@ from kelpie.accounts.identities import Identities
 from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
 from kelpie.actors import actor, mailbox, slots
+from kelpie.agent.client_histories import lookup
 from kelpie.agent.compaction.summarizer import Summarizer
 from kelpie.agent.compaction.summary_limit import SummaryLimit
 from kelpie.agent.companions import schedule as companion_schedule
@@ -51,6 +52,7 @@ from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, step_committer, tool_phase, turn_state
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.agents.templates import NewVersion, Template
+from kelpie.core.conversations import client_histories
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, InvalidInput, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
@@ -85,7 +87,7 @@ from kelpie.storage.archives import removal as archive_removal
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.blocks import history as block_history
-from kelpie.storage.conversations import approvals, conversations, message_rows, messages
+from kelpie.storage.conversations import approvals, client_turns, conversations, message_rows, messages
 from kelpie.storage.encryption import columns, sealing
 from kelpie.storage.rows.checksums import checksum
 from kelpie.storage.runs import journal_keys
@@ -298,6 +300,17 @@ def a_rotation_is_not_taken_up_again(patch: pytest.MonkeyPatch) -> None:
         return plain
 
     patch.setattr(KeyRotation, "open", opened)
+
+
+def a_history_is_continued_more_than_once(patch: pytest.MonkeyPatch) -> None:
+    """A client regenerates an answer, and the same conversation goes on instead of a copy."""
+    patch.setattr(lookup, "is_head", lambda tx, known: True)
+    patch.setattr(client_turns, "continue_once", lambda tx, turn_id: True)
+
+
+def words_that_a_client_sent_are_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """What a client says that the assistant has said counts as said by the model."""
+    patch.setattr(client_histories, "replies_of", lambda rows: [row for row in rows if row.is_reply])
 
 
 def an_id_of_a_message_is_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -802,6 +815,7 @@ _OWN_PROVIDERS = "providers-of-organizations"
 _DOORS = "code-that-calls-back"
 _WEB = "web-searches-at-once"
 _MCP_CLIENTS = "mcp-clients-and-power-cuts"
+_OPENAI = "openai-clients-that-resend"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
@@ -1236,4 +1250,12 @@ MUTATIONS = (
     Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
     Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
+    Mutation(
+        a_history_is_continued_more_than_once,
+        _OPENAI,
+        0,
+        10,
+        "a conversation is the history of one client|a prompt is a sound chat",
+    ),
+    Mutation(words_that_a_client_sent_are_the_answer, _OPENAI, 0, 10, "an answer is one to the last message"),
 )

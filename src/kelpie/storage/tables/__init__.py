@@ -7,8 +7,7 @@ from kelpie.storage.tables.accounts import access_token_agents, access_tokens, a
 from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
-from kelpie.storage.tables.client_turns import client_turns
-from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
+from kelpie.storage.tables.conversations import client_turns, conversation_blocks, conversation_shares, conversations
 from kelpie.storage.tables.encryption import encryption_keys
 from kelpie.storage.tables.files import agent_folders, file_passages, file_views, files, folders
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
