@@ -114,7 +114,9 @@ class _Mending:
     def _mend_object(self, made: dict[str, Any], where: str, depth: int) -> None:
         if "required" in made:
             names, given = made.get("properties") or {}, made["required"]
-            kept = [each for each in given if isinstance(each, str) and each in names] if isinstance(given, list) else []
+            kept = (
+                [each for each in given if isinstance(each, str) and each in names] if isinstance(given, list) else []
+            )
             if kept != made["required"]:
                 self.mended.append(f"{where or 'the schema'}: 'required' names properties that do not exist")
             made["required"] = kept
