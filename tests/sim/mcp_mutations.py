@@ -190,7 +190,7 @@ MCP_MUTATIONS = (
     Mutation(a_breaker_that_is_open_stays_open, _BROKEN, 0, 12, "a server that works is used"),
     Mutation(a_call_has_no_limit, _BROKEN, 1, 24, "a call ends within its limit"),
     Mutation(an_answer_goes_to_whoever_waits_for_longest, _BROKEN, 5, 12, "a result is that of its call"),
-    Mutation(an_organization_may_have_every_program, _SHARED, 0, 12, "one organization leaves room for another"),
+    Mutation(an_organization_may_have_every_program, _SHARED, 1, 12, "one organization leaves room for another"),
     Mutation(a_task_is_over_before_its_agent_is_told, _TASKS, 0, 40, "a task has one result"),
     Mutation(a_task_that_could_not_be_asked_about_is_given_up, _TASKS, 3, 12, "a task ends as it does on its server"),
     Mutation(the_answers_of_a_person_are_not_sent, _QUESTIONS, 1, 6, "a call is made once|nothing asks twice"),
