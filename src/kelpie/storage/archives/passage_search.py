@@ -5,7 +5,7 @@ outside are neither shown nor ranked.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -23,6 +23,7 @@ from kelpie.search.vector_rows import Vector
 from kelpie.storage.archives.passages import from_row
 from kelpie.storage.tables import archives, passage_tags, passages
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 _ALL = sa.select(passages)
 _MANY = _ALL.where(passages.c.id.in_(listed("ids")))
@@ -67,7 +68,7 @@ def search(
     only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
     # The nearest were found before; access to them is checked again here.
-    found = tx.execute(_these(shape), {**bound, "ids": json.dumps([hit.id for hit in hits])}).all() if hits else ()
+    found = _these(shape)(tx, {**bound, "ids": json.dumps([hit.id for hit in hits])}) if hits else ()
     rows = {row.id: row for row in found}
     return [FoundPassages(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
 
@@ -93,11 +94,11 @@ def _wanted(query: PassageQuery) -> ItemQuery:
     return ItemQuery(query.text, query.limit, query.mode, mentions=query.mentions, times=_times)
 
 
-_TIMES = sa.select(passages.c.id, passages.c.created_at).where(passages.c.id.in_(listed("ids")))
+_TIMES = Prepared(sa.select(passages.c.id, passages.c.created_at).where(passages.c.id.in_(listed("ids"))))
 
 
 def _times(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[Micros, Micros]]:
-    return {row.id: (row.created_at, row.created_at) for row in tx.execute(_TIMES, {"ids": json.dumps(ids)})}
+    return {row.id: (row.created_at, row.created_at) for row in _TIMES.rows(tx, {"ids": json.dumps(ids)})}
 
 
 def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:
@@ -134,8 +135,9 @@ def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
 
 
 @lru_cache(maxsize=64)
-def _these(shape: _Shape) -> sa.Select[Any]:
-    return _MANY.where(*_conditions(shape, known=True))
+def _these(shape: _Shape) -> Callable[..., Sequence[Any]]:
+    these = _MANY.where(*_conditions(shape, known=True))
+    return (lambda tx, bound: tx.execute(these, bound).all()) if shape.tags else Prepared(these).rows
 
 
 @lru_cache(maxsize=64)
