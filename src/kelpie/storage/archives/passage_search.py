@@ -135,9 +135,13 @@ def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
 
 
 @lru_cache(maxsize=64)
-def _these(shape: _Shape) -> Callable[..., Sequence[Any]]:
+def _these(shape: _Shape) -> Callable[[Tx, Mapping[str, Any]], Sequence[Any]]:
     these = _MANY.where(*_conditions(shape, known=True))
-    return (lambda tx, bound: tx.execute(these, bound).all()) if shape.tags else Prepared(these).rows
+
+    def with_tags(tx: Tx, bound: Mapping[str, Any]) -> Sequence[Any]:
+        return tx.execute(these, bound).all()  # tags are a list of parameters
+
+    return with_tags if shape.tags else Prepared(these).rows
 
 
 @lru_cache(maxsize=64)
