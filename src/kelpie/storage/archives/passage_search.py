@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from kelpie.core.ids import ArchiveId, OrganizationId
@@ -94,11 +95,17 @@ def _wanted(query: PassageQuery) -> ItemQuery:
     return ItemQuery(query.text, query.limit, query.mode, mentions=query.mentions, times=_times)
 
 
-_TIMES = Prepared(sa.select(passages.c.id, passages.c.created_at).where(passages.c.id.in_(listed("ids"))))
+# One row, because for each further row concurrent turns would wait for the interpreter once more.
+_TIMES = Prepared(
+    sa.select(sa.func.json_group_array(passages.c.id), sa.func.json_group_array(passages.c.created_at)).where(
+        passages.c.id.in_(listed("ids"))
+    )
+)
 
 
 def _times(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[Micros, Micros]]:
-    return {row.id: (row.created_at, row.created_at) for row in _TIMES.rows(tx, {"ids": json.dumps(ids)})}
+    found, times = map(orjson.loads, _TIMES.first(tx, {"ids": json.dumps(ids)}))
+    return {each: (at, at) for each, at in zip(found, times, strict=True)}
 
 
 def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:
