@@ -269,5 +269,8 @@ FOUND = (
         "a renewal of a token ended with the call that waited for it: the new refresh token was lost",
     ),
     Found("mcp-tokens-that-end", 1, "a renewed token that could not be stored was lost"),
+    Found(
+        "file-uploads", 17, "agents were told of a new file only after the pause that follows a piece of a long write"
+    ),
     Found("mcp-tokens-that-end", 7, "a failing database broke off the events of a connection to an MCP server"),
 )
