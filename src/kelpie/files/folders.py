@@ -206,7 +206,7 @@ class Folders:
         folder = folders.get(tx, self._organization, file.folder_id)
         if found is not None and handling is DuplicateHandling.skip:
             return found, folder, ()
-        if found is not None and handling is DuplicateHandling.replace:
+        if found is not None and handling is DuplicateHandling.replacing:
             old = files.named(tx, file.folder_id, file.name) or found
             touched = removal.delete_file(tx, self._organization, old.id, None, self._piece_size.rows)
         name = free_name(file.name, files.names_taken(tx, file.folder_id, file.name))
