@@ -5,10 +5,11 @@
     python bench/files.py --only pdf,docx some of the formats
 
 A whole Kelpie runs in this process on a database file, with the embedding model of this machine and the demo model.
-Each file is uploaded over HTTP and waited for, while another agent takes one turn after the other. Prints JSON, for each
-format: the size of the file and of its text, the number of passages, the seconds until the text was stored (`parse_s`)
-and until the file was completed (`total_s`), MB of text per second of parsing and of indexing, p50 and p99 of the other
-agent's turns in ms, and the growth of the largest resident memory of this process in MB (workers are not counted).
+Each file is uploaded over HTTP and waited for, while another agent takes one turn after the other. Prints JSON, for
+each format: the size of the file and of its text, the number of passages, the seconds until the text was stored
+(`parse_s`) and until the file was completed (`total_s`), MB of text per second of parsing and of indexing, p50 and p99
+of the other agent's turns in ms, and the growth of the largest resident memory of this process in MB (workers are not
+counted).
 `idle` are the turns while nothing is processed.
 """
 

@@ -65,8 +65,9 @@ class Folders:
     # --- folders ---------------------------------------------------------------------------------------------------
 
     async def create(self, new: NewFolder) -> Folder:
-        """Makes a folder. Raises InvalidInput, Conflict for a name that is used, and ModelError."""
-        embedding = await self._embedding(new.embedding)
+        """Makes a folder; without a model of its own it gets the server's. Raises InvalidInput, Conflict for a name
+        that is used, and ModelError."""
+        embedding = await self._embedding(new.embedding) or await self._embeddings.default()
         now = self._world.clock.now()
         folder = Folder(
             id=self._world.ids.new(FolderId),
