@@ -63,6 +63,7 @@ from kelpie.encryption import rotation
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.fairness import fair_queue, fair_slots
 from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.files.processing import FileProcessing
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
 from kelpie.llm.routing import models
@@ -89,6 +90,7 @@ from kelpie.storage.blocks import blocks
 from kelpie.storage.blocks import history as block_history
 from kelpie.storage.conversations import approvals, client_turns, conversations, message_rows, messages
 from kelpie.storage.encryption import columns, sealing
+from kelpie.storage.files import opening, views
 from kelpie.storage.rows.checksums import checksum
 from kelpie.storage.runs import journal_keys
 from kelpie.storage.tables import removed_agents, template_versions
@@ -828,6 +830,7 @@ _STALE = "a prompt is not older than the last edit|a live agent sees what is sto
 _CUT_OFF = "turns-cut-off"
 _LONG = "long-changes-of-memory"
 _AGENT_FILES = "agent-files"
+_FILES = "file-uploads"
 _TEMPLATES = "templates"
 _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
@@ -836,6 +839,29 @@ _TOOLBOXES = "toolboxes-under-storage-faults"
 _CRUD = "crud-under-storage-faults"
 
 _PASSAGES = "passages-under-storage-faults"
+
+
+def nobody_is_told_of_a_new_file(patch: pytest.MonkeyPatch) -> None:
+    begin = opening.begin
+
+    def quietly(*given: Any) -> tuple[()]:
+        begin(*given)
+        return ()
+
+    patch.setattr(opening, "begin", quietly)
+
+
+def no_file_is_closed_for_another(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(views, "evict", lambda tx, agent, kept=(): [])
+
+
+def an_interrupted_reading_is_not_begun_again(patch: pytest.MonkeyPatch) -> None:
+    async def fail(self: FileProcessing, file: Any) -> None:
+        if not file.attempts:
+            await read(self, file)
+
+    read = FileProcessing._read  # pyright: ignore[reportPrivateUsage]
+    patch.setattr(FileProcessing, "_read", fail)
 
 
 def what_is_damaged_is_told(patch: pytest.MonkeyPatch) -> None:
@@ -1249,6 +1275,9 @@ MUTATIONS = (
     Mutation(a_rate_limit_is_not_remembered, _WEB, 6, 10, "a rate limit is kept by all"),
     Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
+    Mutation(nobody_is_told_of_a_new_file, _FILES, 1, 10, "a live agent has what is stored|a prompt is not older"),
+    Mutation(no_file_is_closed_for_another, _FILES, 0, 10, "no agent has more files open"),
+    Mutation(an_interrupted_reading_is_not_begun_again, _FILES, 1, 20, "no file is left half processed"),
     Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
     Mutation(
         a_history_is_continued_more_than_once,
