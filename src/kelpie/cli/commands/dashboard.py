@@ -9,7 +9,10 @@ from kelpie.world.processes.web_browser import open_page
 
 
 def open_dashboard(client: Client, who: str | None) -> int:
-    """Opens the dashboard, at the chat with an agent if one is named. Raises UnknownAgent, Unreachable, ErrorResponse."""
+    """Opens the dashboard, at the chat with an agent if one is named.
+
+    Raises UnknownAgent, Unreachable, ErrorResponse.
+    """
     facts = client.get("/")
     if not facts.get("dashboard"):
         say("The dashboard of this server is switched off: set server.dashboard and restart it.", file=sys.stderr)
