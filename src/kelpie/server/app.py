@@ -191,6 +191,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.state.models_configured = lambda: kelpie.runtime.models.configured
     pages.register(app)
+    app.state.dashboard = kelpie.settings.dashboard
     if kelpie.settings.dashboard:
         app.state.sessions = Sessions(kelpie.world, kelpie.runtime.authenticator)
         dashboard.register(app)
