@@ -145,7 +145,7 @@ def test_an_upgrade_and_the_way_back_keep_every_row() -> None:
         migrations.downgrade(tx, schema.REVISIONS.locations, "0012")
         old = everything(tx)
         assert old["context"] == before["context"] and old["agent_tags"] == before["agent_tags"]
-        assert old["organization_usage"] == before["organization_usage"]
+        assert old["organization_usage"] == [each.replace(", 0)", ")") for each in before["organization_usage"]]
         assert tx.execute(text("SELECT system FROM agents")).scalar() == TEXTS[0]
         assert tx.execute(text("SELECT json_extract(content, '$[0].text') FROM messages")).scalar() == TEXTS[0]
         schema.migrate(tx)
