@@ -182,8 +182,8 @@ def streams_are_whole(disk: Disk, _history: History) -> None:
     streams: dict[str, list[dict[str, Any]]] = defaultdict(list)
     segments: dict[str, list[str]] = defaultdict(list)
     for run_id, segment, events in disk.query(
-        "SELECT e.run_id, e.segment, e.events FROM run_events e JOIN runs r ON r.id = e.run_id WHERE NOT EXISTS (SELECT "
-        "1 FROM run_events o WHERE o.run_id = r.id AND o.created_at > r.completed_at) ORDER BY e.run_id, e.number"
+        "SELECT e.run_id, e.segment, e.events FROM run_events e JOIN runs r ON r.id = e.run_id WHERE NOT EXISTS "
+        "(SELECT 1 FROM run_events o WHERE o.run_id = r.id AND o.created_at > r.completed_at) ORDER BY 1, e.number"
     ):
         streams[run_id] += json.loads(events)
         if segments[run_id][-1:] != [segment]:

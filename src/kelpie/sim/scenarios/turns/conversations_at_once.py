@@ -105,7 +105,10 @@ class ConversationsAtOnce(ServerScenario):
             edits = [self._edit_own, self._edit_shared, self._edit_settings, self._switch_thoughts]
             while edits:
                 await client.pause()
-                await edits.pop(edits.index(client.picks(edits)))(client, number)
+                edit = edits.pop(edits.index(client.picks(edits)))
+                await edit(client, number)
+                if edit == self._edit_settings:  # which nothing but its own version tells of
+                    await self._say(client, self.own)
 
     async def _edit_own(self, client: ScenarioClient, number: int) -> None:
         edit = self.edits.call("own", f"own {number}")
@@ -118,9 +121,7 @@ class ConversationsAtOnce(ServerScenario):
     async def _edit_settings(self, client: ScenarioClient, number: int) -> None:
         edit = self.edits.call("temperature", f"0.{number + 1}")
         settings = {"provider_type": "openai", "temperature": float(edit.value or 0)}
-        await self.edits.make(
-            client, edit, "PATCH", f"/v1/conversations/{self.own}", {"model_settings": settings}
-        )
+        await self.edits.make(client, edit, "PATCH", f"/v1/conversations/{self.own}", {"model_settings": settings})
 
     async def _switch_thoughts(self, client: ScenarioClient, number: int) -> None:
         """Switches the thoughts in tool calls off and on, where the agent's type has them."""
