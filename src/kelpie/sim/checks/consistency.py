@@ -62,6 +62,9 @@ _WRONG = {
         SELECT x.agent_id, x.conversation_id, m.role FROM context x JOIN messages m ON m.id = x.message_id
         WHERE m.role <> 'system' AND x.position = (SELECT min(position) FROM context y
             WHERE y.agent_id = x.agent_id AND y.conversation_id = x.conversation_id)""",
+    "an agent has no context": """
+        SELECT a.id FROM agents a WHERE a.organization_id <> ''
+        AND NOT EXISTS (SELECT 1 FROM context x WHERE x.agent_id = a.id AND x.conversation_id = '')""",
     "a message is in a context twice": """
         SELECT agent_id, conversation_id, message_id FROM context
         GROUP BY agent_id, conversation_id, message_id HAVING count(*) > 1""",
