@@ -81,6 +81,8 @@ class AgentFiles(ServerScenario):
             path = "/v1/agents/import?append_copy_suffix=false"
             answer = await client.ask("POST", path, agent_file(name))
             self.fates.setdefault(name, []).append(fate_of(answer))
+            if answer is not None and 400 <= answer.status < 500:
+                raise Broken("a sound request is accepted", f"an import got {answer.status} {answer.body!r}")
             if answer is not None and answer.status == 200:
                 made: list[str] = answer.json()["agent_ids"]
                 self.imported += made
