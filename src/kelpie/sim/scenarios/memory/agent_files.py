@@ -75,7 +75,7 @@ class AgentFiles(ServerScenario):
 
     async def _import(self, client: ScenarioClient, number: int) -> None:
         for turn in range(FILES):
-            await client.pause()
+            await client.pause(12.0)  # so that the cleanup comes in the middle of some
             # the last two people import the same file at once
             name = f"file-{min(number, PEOPLE - 2)}-{turn}"
             path = "/v1/agents/import?append_copy_suffix=false"
@@ -103,7 +103,7 @@ class AgentFiles(ServerScenario):
 
     async def _look(self, client: ScenarioClient) -> None:
         for _ in range(LOOKS):
-            await client.pause(1.0)
+            await client.pause(3.0)
             answer = await client.ask("GET", "/v1/agents/?limit=100&include=agent.blocks&include=agent.tools")
             if answer is None or answer.status != 200:
                 continue
