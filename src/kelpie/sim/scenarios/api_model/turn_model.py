@@ -59,7 +59,7 @@ class TurnModel(ModelledResource):
 
     async def act(self) -> None:
         acts = (self._say, self._say, self._say, self._repeat, self._open, self._fork, self._cancel, self._call_back)
-        await self.client.picks((*acts, self._close, self._empty, self._crowd, self._compact))(
+        await self.client.picks((*acts, self._close, self._empty, self._crowd, self._compact, self._recompile))(
             self.client.picks(list(self.state["lanes"]))
         )
 
@@ -485,6 +485,15 @@ class TurnModel(ModelledResource):
             before = f"&before={back[-1]}"
         if not forth == ids == back[::-1]:
             raise Broken("the pages of a list are the list", f"{path}: {ids}, {forth} and {back}")
+
+    async def _recompile(self, _lane: str) -> None:
+        """The instructions are listed as they were just rebuilt, however often they were listed before."""
+        path = f"/v1/agents/{self.agent_id}"
+        await self.client.insist("GET", f"{path}/messages?limit=1&order=asc")
+        told = await self.client.insist("POST", f"{path}/recompile", {})
+        (first,) = await self.client.insist("GET", f"{path}/messages?limit=1&order=asc")
+        if first["content"] != told:
+            raise Broken("what is rewritten is listed", f"{self.agent_id}: {first['content']!r} and not {told!r}")
 
     async def read(self) -> Any:
         lanes = {DEFAULT: said_in(await self._listed(DEFAULT))}
