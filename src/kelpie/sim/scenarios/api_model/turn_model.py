@@ -59,7 +59,7 @@ class TurnModel(ModelledResource):
 
     async def act(self) -> None:
         acts = (self._say, self._say, self._say, self._repeat, self._open, self._fork, self._cancel, self._call_back)
-        await self.client.picks((*acts, self._close, self._empty, self._crowd, self._compact, self._recompile))(
+        await self.client.picks((*acts, self._close, self._empty, self._crowd, self._compact))(
             self.client.picks(list(self.state["lanes"]))
         )
 
@@ -486,7 +486,7 @@ class TurnModel(ModelledResource):
         if not forth == ids == back[::-1]:
             raise Broken("the pages of a list are the list", f"{path}: {ids}, {forth} and {back}")
 
-    async def _recompile(self, _lane: str) -> None:
+    async def _recompile(self) -> None:
         """The instructions are listed as they were just rebuilt, however often they were listed before."""
         path = f"/v1/agents/{self.agent_id}"
         await self.client.insist("GET", f"{path}/messages?limit=1&order=asc")
@@ -515,6 +515,7 @@ class TurnModel(ModelledResource):
     async def check(self) -> None:
         await super().check()
         await self._pages_are_the_list(self.client.picks(list(self.state["lanes"])))
+        await self._recompile()
         words = [said.split()[1] for said in self.state["said"] if said.startswith("user word")]
         if not words:
             return
