@@ -1081,7 +1081,7 @@ MUTATIONS = (
     Mutation(a_turn_does_not_move_the_time_of_its_agent, _BEHIND, 0, 3, "updated_at"),
     Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 0, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 0, 5),
-    Mutation(a_history_stays_in_the_form_of_other_settings, _LANES, 803677, 60, "a live chat is what is stored"),
+    Mutation(a_history_stays_in_the_form_of_other_settings, _LANES, 9, 60, "a live chat is what is stored"),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 52, 60, "no change of the rules is lost"),
     Mutation(
@@ -1123,7 +1123,7 @@ MUTATIONS = (
     Mutation(imported_agents_are_seen_before_they_are_whole, _AGENT_FILES, 0, 5, "an import is whole"),
     Mutation(imported_agents_are_seen_before_they_are_whole, _TEMPLATES, 0, 5, "of one version|is whole"),
     Mutation(a_rollback_forgets_the_versions_after_it, _TEMPLATES, 0, 5, "versions have no gaps"),
-    Mutation(an_update_changes_a_saved_version, _TEMPLATES, 0, 10, "a saved version never changes"),
+    Mutation(an_update_changes_a_saved_version, _TEMPLATES, 1, 10, "a saved version never changes"),
     Mutation(a_migration_forgets_the_blocks, _TEMPLATES, 0, 10, "an agent is of one version"),
     Mutation(those_who_ask_each_other_wait, _AGENTS, 0, 5, "nobody waits for the time-out"),
     Mutation(
@@ -1148,7 +1148,7 @@ MUTATIONS = (
         3,
         "models can always be listed|the server recovers",
     ),
-    Mutation(a_switch_of_reasoning_reaches_no_loaded_agent, _LANES, 1, 20, _STALE),
+    Mutation(a_switch_of_reasoning_reaches_no_loaded_agent, _LANES, 5, 20, _STALE),
     Mutation(
         a_long_summary_is_not_cut, "small-context-windows", 5, 10, "a summary takes at most its share of the window"
     ),

@@ -317,7 +317,7 @@ SURVIVORS = (
     Mutation(a_turn_that_began_during_a_cancel_is_not_told, _CANCELS, 0, 60, "a cancelled run has ended"),  # C3
     Mutation(previews_written_again_lack_one, _BEHIND, 0, 20, _PIECES),  # S1
     Mutation(a_follower_skips_a_batch_at_the_end_of_a_page, _BEHIND, 7, 20, "a frame keeps its number|in order"),  # S3
-    Mutation(previews_that_could_not_be_written_are_dropped, _BEHIND, 0, 20, _PIECES),  # S4
+    Mutation(previews_that_could_not_be_written_are_dropped, _BEHIND, 2, 20, _PIECES),  # S4
     Mutation(a_callback_comes_again_after_it_was_taken, _BEHIND, 0, 5, "callback"),  # B2
     Mutation(a_run_is_queued_while_it_is_played, _BEHIND, 9, 10, "a run is queued once"),  # B1
     Mutation(what_a_summary_costs_is_not_booked, _USAGE, 0, 20, _LIVE_BUDGET),  # K4
