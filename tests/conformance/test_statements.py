@@ -207,9 +207,11 @@ class Rows:
         path = f"/v1/folders/{self.ids['folder']}"
         sent = await _call(self._client, "POST", f"{path}/upload", files={"file": ("a.txt", b"rain")})
         async with asyncio.timeout(60):
-            while (await _call(self._client, "GET", f"{path}/files/{sent['id']}"))["processing_status"] != "completed":
+            while True:
+                found = await _call(self._client, "GET", f"{path}/files/{sent['id']}")
+                if found["processing_status"] == "completed":
+                    return sent["id"]
                 await asyncio.sleep(0.02)
-        return sent["id"]
 
     async def _identity(self) -> str:
         body = {"identifier_key": f"i{self._made}", "name": "Ann", "identity_type": "user"}
