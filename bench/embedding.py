@@ -7,8 +7,8 @@
 
 Prints JSON. CPU is that of all threads of the embedding process. `published` is the least and the mean cosine between
 vectors with 8 bits and the published ones. With turns, `server` and `process` are megabytes of resident memory: idle,
-after the turns when all messages are embedded, and after the process was idle; `background_cpu_s` is the CPU of both
-from the last turn until every message has its vector. The model of the turns is bench/fake_model.py.
+at most while messages are embedded, before the process ends for want of texts, and after it; `background_cpu_s` is the
+CPU of both from the last turn until every message has its vector. The model of the turns is bench/fake_model.py.
 """
 
 import argparse
@@ -132,15 +132,19 @@ async def turns(number: int, tree: Path | None) -> dict[str, Any]:
             now = (rss_mb(pid), rss_mb(child) if child else 0.0)
             largest = max(largest, now, key=sum)
             used = max(used, cpu_s(pid) + _cpu_of_child(pid) - before)
+        resting = (0.0, 0.0)
         for _ in range(int(EMBEDDED_S)):  # tools are embedded after the messages, and then it is idle
-            if child_of(pid) is None:
+            child = child_of(pid)
+            if child is None:
                 break
+            resting = (rss_mb(pid), rss_mb(child))
             await asyncio.sleep(1.0)
         child = child_of(pid)
         return {
             "turns": number,
             "idle_mb": {"server": idle},
             "embedding_mb": {"server": largest[0], "process": largest[1]},
+            "resting_mb": {"server": resting[0], "process": resting[1]},
             "after_mb": {"server": rss_mb(pid), "process": rss_mb(child) if child else 0.0},
             "texts_after_the_turns": left,
             "background_cpu_s": round(used, 2),

@@ -51,6 +51,11 @@ PARTS = {
         "connect this machine to the indexes of npm and PyPI, or to mirrors of them, then run "
         "`rm .venv/.installed-test` and `make test`",
     ),
+    "browser": Part(
+        "a browser (Chromium with Playwright) and the packages of tests/dashboard",
+        "install the package chromium (apt install chromium), then run `rm .venv/.installed-test` and `make test`",
+        lambda: shutil.which("chromium") is not None and importlib.util.find_spec("playwright") is not None,
+    ),
     "typescript": Part("a Node.js that reads TypeScript", "install Node.js 22.18 or newer"),
     "model": Part(
         "the embedding model",

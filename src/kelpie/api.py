@@ -16,6 +16,7 @@ from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.providers import Providers
 from kelpie.accounts.stored_data import StoredData
 from kelpie.accounts.users import Users
+from kelpie.agent.client_histories.client_histories import ClientHistories
 from kelpie.agent.inbox.background_runs import BackgroundRuns
 from kelpie.agent.inbox.cancel import Cancellations
 from kelpie.agent.inbox.send import MessageSender
@@ -34,6 +35,7 @@ from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.pending_approvals import PendingApprovals
+from kelpie.agent.resources.projects import Projects
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
 from kelpie.agent.templates.migration import Migration
@@ -45,6 +47,7 @@ from kelpie.files.folders import Folders
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
+from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.facts import Facts
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.runtime import Runtime
@@ -55,6 +58,8 @@ from kelpie.tools.registry.permissions import Permissions
 from kelpie.tools.registry.registry import Tools
 from kelpie.tools.registry.sandbox_configs import SandboxConfigs
 from kelpie.tools.registry.writes import ensure_builtins
+from kelpie.triggers.schedules import Schedules
+from kelpie.triggers.webhooks import Webhooks
 
 
 class Api:
@@ -134,6 +139,10 @@ class Api:
         return Groups(self.world, shared.live_agents, self.sending, shared.running_chats, self.caller)
 
     @cached_property
+    def projects(self) -> Projects:
+        return Projects(self.world, self.agents, self._runtime.live_agents, self.caller)
+
+    @cached_property
     def tags(self) -> Tags:
         return Tags(self.world.database, self.caller)
 
@@ -184,6 +193,10 @@ class Api:
         return Cancellations(shared.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
 
     @cached_property
+    def client_histories(self) -> ClientHistories:
+        return ClientHistories(self.world, self.conversations, self.caller)
+
+    @cached_property
     def context_windows(self) -> ContextWindows:
         return ContextWindows(self.world, self._runtime.dispatcher, self.caller)
 
@@ -221,12 +234,25 @@ class Api:
     def runs(self) -> Runs:
         return Runs(self.world.database, self.caller)
 
+    @cached_property
+    def schedules(self) -> Schedules:
+        return Schedules(self.world, self.models, self.settings, self._runtime.scheduler.wake, self.caller)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        forget = self._runtime.authenticator.forget
+        return Webhooks(self.world, self.settings, self.background_runs, forget, self.caller)
+
     # --- memory --------------------------------------------------------------------------------------------------
 
     @cached_property
     def archives(self) -> Archives:
         shared = self._runtime
         return Archives(self.world, self.models, shared.embeddings, shared.piece_size, self.caller)
+
+    @property
+    def embeddings(self) -> Embeddings:
+        return self._runtime.embeddings
 
     @cached_property
     def block_history(self) -> BlockHistory:
@@ -280,7 +306,7 @@ class Api:
 
     @cached_property
     def mcp_tasks(self) -> McpTasks:
-        return McpTasks(self.world, self._runtime.mcp_pool, self.caller)
+        return McpTasks(self.world, self._runtime.mcp_pool, self._runtime.mcp_tool_runner.task_due, self.caller)
 
     @cached_property
     def permissions(self) -> Permissions:

@@ -83,6 +83,7 @@ from kelpie.tools.registry.mcp_servers import ServerRules
 from kelpie.tools.registry.mcp_upkeep import McpUpkeep, ReadFile
 from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
 from kelpie.tools.web.web_tools import web_tools
+from kelpie.triggers.scheduler import Scheduler
 from kelpie.world.egress.broker import Broker, LocalBroker, ServeApi
 from kelpie.world.files.data_dir import DataDir
 from kelpie.world.packages.store import Packages
@@ -135,6 +136,7 @@ class Kelpie:
         self._rotation_task: asyncio.Task[None] | None = None
         self._mcp_task_task: asyncio.Task[None] | None = None
         self._file_tasks: tuple[asyncio.Task[None], ...] = ()
+        self._schedule_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         shared = self.runtime
@@ -147,7 +149,7 @@ class Kelpie:
         self._mcp_file = mcp_file
         self._mcp_upkeep = McpUpkeep(world, self.runtime.mcp_pool, rules, self.runtime.live_agents.reload)
         self._mcp_tasks = McpTaskFollower(world, self.runtime.mcp_pool, self.runtime.run_queue)
-        self.runtime.mcp_tool_runner.when_task_begins(self._mcp_tasks.wake)
+        self.runtime.mcp_tool_runner.task_due = self._mcp_tasks.wake
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
         self.runtime.memory_changes.when_unfinished(self._maintenance.wake)
         world.database.when_in_doubt(self.runtime.recovery.reread_everything)
@@ -176,7 +178,7 @@ class Kelpie:
             observe=_observe,
             size=lambda activation: activation.bytes,
         )
-        run_queue = RunQueue(dispatcher, self._callbacks.wake)
+        run_queue = RunQueue(dispatcher, self._run_ended)
         live_agents = LiveAgents(dispatcher, run_queue)
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
         passports = Passports(world.ids, world.clock)
@@ -184,7 +186,7 @@ class Kelpie:
         environments, sandbox = Environments(packages, self._share), _sandbox(world, settings, self.broker, self._share)
         wait_graph = WaitGraph(settings.sandbox_cells_max, None if sandbox is None else sandbox.slots)
         mcp_tokens = _mcp_tokens(world, settings)
-        mcp_pool = _mcp_pool(world, settings, sandbox, environments, mcp_tokens)
+        mcp_pool = _mcp_pool(world, settings, sandbox, environments, mcp_tokens, self._share)
         mcp_tool_runner = McpToolRunner(world, mcp_pool)
         custom_tools = None if sandbox is None else CustomToolRunner(world, sandbox, environments, callback)
         builtin_tools: Mapping[str, ExternalTool] = {
@@ -234,6 +236,7 @@ class Kelpie:
             run_queue=run_queue,
             run_notifier=run_notifier,
             recovery=Recovery(world.database, dispatcher, run_queue, live_agents, authenticator),
+            scheduler=Scheduler(world, settings, quotas, run_queue),
             pauses=pauses,
             active_turns=active_turns,
             wait_graph=wait_graph,
@@ -290,6 +293,7 @@ class Kelpie:
             asyncio.create_task(run_forever(runtime.file_processing.read_files, "reading of files")),
             asyncio.create_task(run_forever(runtime.file_processing.index_files, "indexing of files")),
         )
+        self._schedule_task = asyncio.create_task(run_forever(runtime.scheduler.run, "schedules"))
         if self._mcp_file is not None:
             await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
@@ -315,6 +319,9 @@ class Kelpie:
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
         runtime = self.runtime
+        if self._schedule_task is not None:
+            await runtime.scheduler.finish_round()
+            self._schedule_task.cancel()
         background = (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task)
         for task in (*background, self._mcp_task_task, *self._file_tasks):
             if task is not None:
@@ -358,6 +365,10 @@ class Kelpie:
         for organization in organizations:
             found, _ = await database.transact(partial(ensure_builtins, organization=organization, now=now))
             log_shadowed(found)
+
+    def _run_ended(self) -> None:
+        self._callbacks.wake()
+        self.runtime.scheduler.run_ended()
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"
@@ -420,10 +431,11 @@ def _mcp_pool(
     sandbox: ProcessSandbox | None,
     environments: Environments,
     tokens: OAuthTokens,
+    share: OrganizationShare,
 ) -> ConnectionPool:
     launcher = StdioLauncher(sandbox, environments, settings.mcp_directories, settings.tool_memory_mb or None)
     dialer = Dialer(world.http, launcher, settings.mcp_private, tokens.of)
-    return ConnectionPool(dialer, _mcp_limits(settings), world.clock)
+    return ConnectionPool(dialer, _mcp_limits(settings), world.clock, share)
 
 
 def _tracing(settings: Settings) -> Tracing | None:

@@ -5,8 +5,8 @@ import random
 from functools import partial
 from pathlib import Path
 
-from kelpie.agent.definition.creation import check_timezone
 from kelpie.app import Kelpie
+from kelpie.core.dates.time_zones import check_timezone
 from kelpie.core.errors import ConfigurationError, InvalidInput
 from kelpie.core.settings.settings import SECRET_VARIABLES, Settings
 from kelpie.core.tools.mcp_servers import McpConfig

@@ -39,6 +39,7 @@ from kelpie.search.cache import SizedCache
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.tools.mcp.runner import McpToolRunner
+from kelpie.triggers.scheduler import Scheduler
 from kelpie.world.world import World
 
 
@@ -67,6 +68,7 @@ class Runtime:
     run_queue: RunQueue
     run_notifier: RunNotifier
     recovery: Recovery
+    scheduler: Scheduler
     pauses: Pauses
     active_turns: ActiveTurns
     wait_graph: WaitGraph

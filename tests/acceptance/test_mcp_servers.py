@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.parts import lacks
 pytestmark = pytest.mark.usefixtures("sandboxed")
 
 DEADLINE_S = 120.0
+PAUSE_S = 0.1
 PYTHON = str(Path(sys.executable).resolve())
 SITE = str(Path(httpx.__file__).parents[1])
 FIRST, SECOND = HERE / "sdk_server_1.py", HERE / "sdk_server_2.py"
@@ -142,6 +144,19 @@ class Hand:
         assert messages[-1]["content"] == "done"
         returned = [each for each in messages if each["message_type"] == "tool_return_message"]
         return [(each["status"], each["tool_return"]) for each in returned]
+
+    def until_ended(self, task_id: str) -> dict[str, Any]:
+        return self._until(lambda: self.http.get(f"/v1/kelpie/mcp-tasks/{task_id}").json(), lambda it: it["run_id"])
+
+    def until_told(self, agent: str, words: str) -> None:
+        self._until(lambda: self.http.get(f"/v1/agents/{agent}/messages").text, lambda text: words in text)
+
+    def _until(self, read: Callable[[], Any], holds: Callable[[Any], Any]) -> Any:
+        end = time.monotonic() + DEADLINE_S
+        while not holds(found := read()):
+            assert time.monotonic() < end, found
+            time.sleep(PAUSE_S)
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -316,3 +331,31 @@ def test_a_program_cannot_leave_the_sandbox(hand: Hand, server: Served, files: P
     assert [text for _, text in found[1:3]] == ["done", "echo"], "what it forges is nobody's answer"
     assert "kept" not in found[4][1], "its scratch directory is its own"
     assert not (files / "stolen").exists()
+
+
+def test_the_first_call_of_everything_may_ask_a_person(hand: Hand, ports: Ports) -> None:
+    tools = hand.over_http("asks", ports["everything"])
+    change = {"mcp_server_type": "streamable_http", "server_url": None, "kelpie_options": {"read_seconds": 29}}
+    anew = hand.http.patch(f"/v1/mcp-servers/{hand.id}", json={"config": change})
+    assert anew.status_code == 200, anew.text  # so that the call connects
+    asks = tools["trigger-elicitation-request"]
+    agent = hand.agent(asks)
+    hand.model.will([(hand.name_of(asks), {})], "I have it")
+    (request,) = [each for each in hand.turn(agent) if each["message_type"] == "approval_request_message"]
+    ruling = {"type": "approval", "tool_call_id": request["tool_call"]["tool_call_id"], "approve": True}
+    given = [{**ruling, "arguments": {"name": "Ada"}}]
+    told = hand.turn(agent, messages=[{"type": "approval", "approvals": given}])
+    (returned,) = [each for each in told if each["message_type"] == "tool_return_message"]
+    assert returned["status"] == "success" and "Ada" in returned["tool_return"]
+    assert told[-1]["content"] == "I have it"
+
+
+def test_tasks_of_everything_come_back_as_messages(hand: Hand, ports: Ports) -> None:
+    tool = hand.over_http("tasks", ports["everything"])["simulate-research-query"]
+    agent = hand.agent(tool)
+    for ambiguous, said in ((False, "Research Report: sails"), (True, "User cancelled - using default interpretation")):
+        hand.model.will([(hand.name_of(tool), {"topic": "sails", "ambiguous": ambiguous})], "It runs", "It ended")
+        assert hand.turn(agent)[-1]["content"] == "It runs"
+        task = hand.until_ended(hand.http.get("/v1/kelpie/mcp-tasks").json()[0]["id"])
+        assert task["status"] == "completed" and ("It asked a person" in (task["status_message"] or "")) <= ambiguous
+        hand.until_told(agent, said)

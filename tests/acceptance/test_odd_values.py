@@ -177,7 +177,8 @@ def test_no_list_takes_a_limit_that_cannot_be(
         for name in ("limit", "offset", "top_k"):
             for value in (-1, 10**30, "many") if name in names else ():
                 answer = http.request(method, named(path, ids), params={name: str(value)})
-                if answer.status_code not in (422, 501) or (answer.status_code == 422 and name not in answer.text):
+                invalid = 400 if path.startswith("/openai/") else 422  # as OpenAI's clients expect it
+                if answer.status_code not in (invalid, 501) or (answer.status_code != 501 and name not in answer.text):
                     wrong.append(f"{method} {path}?{name}={value}: {answer.status_code} {answer.text[:100]}")
     assert not wrong, "\n".join(wrong)
 

@@ -23,6 +23,7 @@ SECTIONS: dict[str, list[str | list[Call]]] = {
     "clientTools": [[("look", {"at": "sea"})], "Waves, then"],
     "memory": [],
     "conversations": [HELLO],
+    "agentFiles": [HELLO],
     "templates": [],
     "errors": [],
 }

@@ -7,7 +7,7 @@ import pytest
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.live.reload import RELOADS_MAX, catch_up
 from kelpie.agent.prompt.context import Context
-from kelpie.core.agents.agent import NewAgent
+from kelpie.core.agents.agent import AgentType, NewAgent
 from kelpie.core.conversations.messages import MessageQuery, Role
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import CommitUnknown, NotFound, StorageBusy
@@ -89,6 +89,24 @@ async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(rig):
     rig.model.hold = None
     assert ended(await rig.say(agent.id, "next")).stop_reason is StopReason.end_turn
     assert [entry.message.text for entry in rig.model.requests[-1].messages] == ["next"]
+
+
+async def test_thoughts_that_are_switched_off_during_a_step_are_out_of_the_calls_of_the_next_prompt(rig):
+    agent = await make(rig, agent_type=AgentType.memgpt_agent)
+    append = {"label": "human", "content": "Likes tea", "request_heartbeat": True, "thinking": "A fact."}
+    rig.model.script = [says("", ("core_memory_append", append)), says("", ("send_message", {"message": "Noted."}))]
+    rig.model.hold = asyncio.Event()
+    turn = asyncio.ensure_future(rig.say(agent.id, "I like tea"))
+    await asked(rig, 1)
+    await rig.kelpie.api().agents.update(agent.id, {"inner_thoughts": False})
+    rig.model.hold.set()
+    assert ended(await turn).stop_reason is StopReason.end_turn
+    first, second = (
+        [call.arguments for entry in request.messages for call in entry.message.tool_calls]
+        for request in rig.model.requests
+    )
+    assert first and all('"thinking"' in arguments for arguments in first)
+    assert len(second) > len(first) and not any('"thinking"' in arguments for arguments in second)
 
 
 class Emptied:

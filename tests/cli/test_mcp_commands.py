@@ -32,8 +32,9 @@ def test_a_server_from_adding_to_removing(place: Live, server: HttpServer) -> No
     assert added.returncode == 0 and "It has 12 tools: " in added.stdout, added
     tools = {each["name"].removeprefix("web__"): each["name"] for each in place.json("mcp", "tools", "web")}
     assert "add" in tools and server.seen[-1][2]["x-a"] == "1"
-    ran = place.kelpie("mcp", "run", "web", tools["add"], "--args", "{}")
-    assert (ran.returncode, ran.stdout) == (0, "add\n")
+    for name in ("add", tools["add"]):  # on the server, and here, where the file may have one of this name
+        ran = place.kelpie("mcp", "run", "web", name, "--args", "{}")
+        assert (ran.returncode, ran.stdout) == (0, "add\n")
     failed = place.kelpie("mcp", "run", "web", tools["fail"])
     assert (failed.returncode, failed.stdout) == (1, "fail\n")
     assert place.kelpie("tools", "run", tools["add"]).stdout == "add\n"
@@ -71,7 +72,20 @@ def test_the_doctor_names_a_server_that_fails(place: Live) -> None:
     added = place.kelpie("mcp", "add", "gone", "--http", "http://127.0.0.1:1/mcp")
     assert added.returncode == 0 and "It has no tools yet: " in added.stdout
     assert "the MCP server gone fails: it cannot be reached" in place.kelpie("doctor").stdout
+    refreshed = place.kelpie("mcp", "refresh", "gone")
+    assert refreshed.stderr == "kelpie: MCP server 'gone': it cannot be reached: connection refused\n"
     place.kelpie("mcp", "remove", "gone", "--yes")
+
+
+def test_a_client_of_a_login_is_given_with_its_secret_in_a_variable(place: Live, server: HttpServer) -> None:
+    place.kelpie("mcp", "add", "login", "--http", f"{server.url}/mcp")
+    alone = place.kelpie("mcp", "login", "login", "--client-secret-variable", "SECRET")
+    assert alone.returncode != 0 and "give --client-id as well" in alone.stderr
+    unset = place.kelpie("mcp", "login", "login", "--client-id", "c", "--client-secret-variable", "SECRET")
+    assert unset.returncode != 0 and "SECRET is not set" in unset.stderr
+    done = place.kelpie("mcp", "login", "login", "--client-id", "c", "--client-secret-variable", "S", env={"S": "s"})
+    assert done.returncode == 0 and "Connected to login" in done.stdout, done
+    place.kelpie("mcp", "remove", "login", "--yes")
 
 
 def test_what_cannot_be_added_is_refused(place: Live) -> None:

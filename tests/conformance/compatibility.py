@@ -12,13 +12,12 @@ from fastapi import FastAPI
 
 from kelpie.core.settings.settings import Settings
 from kelpie.server.app import create_app
-from tests.conformance.letta_routes import CHAT, SCHEDULES, Route, letta_routes
+from tests.conformance.letta_routes import BATCHES, Route, letta_routes
 
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
 AREAS = {
-    CHAT: "chat completions",
-    SCHEDULES: "schedules and batches",
+    BATCHES: "batches",
 }
 
 

@@ -5,15 +5,10 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-CHAT, SCHEDULES = 14, 16  # the issues that bring the engine
+BATCHES = 16  # the issue that brings the engine
 
-_LATER_SDK: dict[str, int] = {}
-_LATER_PATHS = {
-    "/v1/chat/completions": CHAT,
-}
 _LATER_PREFIXES = {
-    "/v1/agents/{agent_id}/schedule": SCHEDULES,
-    "/v1/messages/batches": SCHEDULES,
+    "/v1/messages/batches": BATCHES,
 }
 
 _VENDOR = "a pass-through to a vendor's API: point the vendor's own client at the vendor"
@@ -44,10 +39,6 @@ class Route:
     @property
     def later(self) -> int | None:
         """The issue that brings it, if it is not there yet."""
-        if self.sdk in _LATER_SDK:
-            return _LATER_SDK[self.sdk]
-        if self.path in _LATER_PATHS:
-            return _LATER_PATHS[self.path]
         return next((issue for start, issue in _LATER_PREFIXES.items() if self.path.startswith(start)), None)
 
     @property

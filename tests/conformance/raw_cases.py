@@ -104,6 +104,10 @@ def _folder_cases() -> dict[str, Callable[[Things], Asked]]:
 
 CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/ready/": lambda t: ("/v1/ready/", {}),
+    "POST /v1/chat/completions": lambda t: (
+        "/v1/chat/completions",
+        {"json": {"model": t.agent(), "messages": [{"role": "user", "content": "hi"}], "stream": True}},
+    ),
     "POST /v1/auth": lambda t: ("/v1/auth", {"json": {}}),
     # --- folders
     **_folder_cases(),

@@ -81,9 +81,9 @@ CASES: dict[str, Case] = {
     "agents.schedule.create": lambda sdk, t: sdk.agents.schedule.create(
         t.agent(), messages=HELLO, schedule={"type": "one-time", "scheduled_at": 4102444800000}
     ),
-    "agents.schedule.delete": lambda sdk, t: sdk.agents.schedule.delete("x", agent_id=t.agent()),
-    "agents.schedule.list": lambda sdk, t: sdk.agents.schedule.list(t.agent()),
-    "agents.schedule.retrieve": lambda sdk, t: sdk.agents.schedule.retrieve("x", agent_id=t.agent()),
+    "agents.schedule.delete": lambda sdk, t: sdk.agents.schedule.delete(**t.schedule()),
+    "agents.schedule.list": lambda sdk, t: sdk.agents.schedule.list(t.schedule()["agent_id"]),
+    "agents.schedule.retrieve": lambda sdk, t: sdk.agents.schedule.retrieve(**t.schedule()),
     "agents.tools.attach": lambda sdk, t: sdk.agents.tools.attach(t.tool(), agent_id=t.agent()),
     "agents.tools.detach": lambda sdk, t: _two(
         t.agent_with_tool(), lambda agent, tool: sdk.agents.tools.detach(tool, agent_id=agent)

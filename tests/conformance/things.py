@@ -88,6 +88,13 @@ class Things:
         self.call("POST", f"/v1/templates/{name}/save", json={})
         return name
 
+    def schedule(self) -> dict[str, str]:
+        """The ids of a schedule and of its agent, as the SDK calls them."""
+        agent = self.agent()
+        body = {"message": "hi", "recurrence_rule": "0 9 * * *"}
+        made = self.call("POST", f"/v1/agents/{agent}/schedule", json=body)
+        return {"agent_id": agent, "scheduled_message_id": made["id"]}
+
     def exported(self) -> dict[str, Any]:
         return self.call("GET", f"/v1/agents/{self.agent()}/export")
 

@@ -39,9 +39,9 @@ def made() -> Models:
     return Models(world, Settings.from_environment(os.environ))
 
 
-def live_variables() -> dict[str, str]:
-    """What the environment sets for providers, for a server that is started with it."""
-    ours = [name for name, field in VARIABLES.items() if SETTINGS[field].key.startswith("providers.")]
+def live_variables(section: str) -> dict[str, str]:
+    """What the environment sets in a section of the settings, for a server that is started with it."""
+    ours = [name for name, field in VARIABLES.items() if SETTINGS[field].key.startswith(section)]
     return {name: os.environ[name] for name in ours if os.environ.get(name)}
 
 

@@ -64,6 +64,43 @@ def test_a_server_that_just_answers_in_time_is_found() -> None:
     assert in_virtual_time(main) == [FoundServer("vllm", "http://127.0.0.1:8000")]
 
 
+class UnloadedMachine(SlowMachine):
+    """A machine whose first transport imports the HTTP client, which takes longer than a server may take."""
+
+    loaded = False
+
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
+        if not self.loaded:
+            self.loaded, loop, then_s = True, asyncio.get_running_loop(), now() + 1.0
+            before = loop.time
+            loop.time = lambda: max(before(), then_s)
+        return super().transport(public=public)
+
+
+def test_the_time_that_the_first_request_takes_to_load_its_client_is_not_the_servers() -> None:
+    machine = UnloadedMachine({8000: 0.1}, {8000: 0.1, 1234: 60, 11434: 60, 8080: 60})
+
+    async def main() -> list[FoundServer]:
+        return await discovery.look(world(machine))
+
+    assert in_virtual_time(main) == [FoundServer("vllm", "http://127.0.0.1:8000")]
+    assert machine.loaded
+
+
+class EmptyMachine(SlowMachine):
+    """A machine on which nothing listens."""
+
+    async def listens(self, host: str, port: int) -> bool:
+        return False
+
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
+        raise AssertionError("nothing listens, so no HTTP client is needed")
+
+
+def test_where_nothing_listens_no_client_is_loaded() -> None:
+    assert in_virtual_time(lambda: discovery.look(world(EmptyMachine({}, {})))) == []
+
+
 def test_a_search_is_repeated_after_the_interval_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[float] = []
     there = FoundServer("vllm", "http://127.0.0.1:8000")

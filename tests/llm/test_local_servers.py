@@ -9,7 +9,7 @@ from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.llm.local.probing import Progress
 from kelpie.llm.provider.interface import ModelInfo, Reply
 from tests.llm.fakes import EAGER, answer, asking, completion, silence
-from tests.llm.local_fakes import LocalFake, local_fake, local_server, ollama, shown
+from tests.llm.local_fakes import LocalFake, embedding, local_fake, local_server, ollama, shown
 
 
 def lmstudio(fake: LocalFake) -> None:
@@ -177,6 +177,31 @@ async def test_what_is_no_model_server_is_told_by_its_address(behaviour: Any, ki
             await server.models()
     assert caught.value.kind is kind
     assert "VLLM_BASE_URL" in (caught.value.hint or "")
+
+
+async def test_the_size_of_an_embedding_model_is_measured_once():
+    async with local_fake() as fake, local_server(fake.url, "lmstudio") as server:
+        lmstudio(fake)
+        embedding(fake, {"": [0.5, 0.5, 0.5]})
+        for _ in range(3):
+            assert [(each.name, each.dimensions) for each in await server.embeddings()] == [("nomic-embed", 3)]
+        await server.models()
+        assert [each.dimensions for each in await server.embeddings()] == [3]
+        assert len(fake.asked("POST /v1/embeddings")) == 1
+
+
+async def test_an_embedding_model_that_cannot_be_measured_says_why_and_is_tried_again_with_the_next_list():
+    async with local_fake() as fake, local_server(fake.url, "lmstudio") as server:
+        lmstudio(fake)
+        fake.at("POST /v1/embeddings", answer({"error": {"message": "the model crashed"}}, status=400))
+        assert [await server.embeddings() for _ in range(3)] == [[], [], []]
+        assert len(fake.asked("POST /v1/embeddings")) == 1, "asked once"
+        (reason,) = [each.reason for each in server.hidden if each.name == "nomic-embed"]
+        assert "is an embedding model, but it could not be used" in reason and "the model crashed" in reason
+        embedding(fake, {"": [0.5, 0.5]})
+        await server.models()
+        assert [each.dimensions for each in await server.embeddings()] == [2]
+        assert not any("could not be used" in each.reason for each in server.hidden)
 
 
 async def test_a_server_that_is_not_running_is_told_with_the_setting():

@@ -45,6 +45,8 @@ async def play(kelpie: Kelpie, url: str, context: Mapping[str, Any], name: str =
     api, runner = kelpie.api(), kelpie.runtime.mcp_tool_runner
     config = McpConfig(McpServerType.streamable_http, server_url=url)
     server, _ = await api.mcp_servers.register(name, config)
+    if "client_id" in context:
+        await api.mcp_logins.set_client(server, context["client_id"], context.get("client_secret"))
     try:
         for _ in range(4):
             if await attempt(api, runner, server, context):

@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 NO_ARGUMENTS = {"type": "object", "properties": {}}
+NAMED = {"requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}
 NAMES = ("add", "fail", "status500", "json500", "hang", "cut", "silent", "garbage", "big", "elsewhere", "task", "ask")
 
 
@@ -24,10 +25,18 @@ class HttpServer:
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.sessions: set[str] = set()
         self.cuts = 1  # streams that `cut` breaks off
+        self.pauses = 0  # resumed streams that are ended before the answer, with a new event id
+        self.own_stream: asyncio.Queue[dict[str, Any]] | None = None  # of what it sends on its own
+        self.stream_asked = asyncio.Event()
+        self.stream_opens: asyncio.Event | None = None  # None: it has no such stream
+        self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}  # to its own questions
         self.token: str | None = None  # that requests must show
         self.metadata = ""  # where a refusal says that its metadata is
         self.names = list(NAMES)
+        self.kept_ms: int | None = None  # how long its list of tools may be kept
         self.polls_left = 2  # before a task has its result
+        self.task_asks = False  # a task needs an answer before it ends
+        self.answered: dict[str, Any] = {}  # the answers to a task
         self.cancelled = False
         self._streams: dict[str, asyncio.Queue[dict[str, Any]]] = {}
         self._kept: dict[str, dict[str, Any]] = {}  # answers that a resumed stream gets
@@ -51,6 +60,8 @@ class HttpServer:
         if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
             return web.json_response({}, status=401, headers={"www-authenticate": self.challenge})
         if "method" not in message or "id" not in message:
+            if (asked := self._replies.pop(message.get("id", ""), None)) is not None:
+                asked.set_result(message["result"])
             return web.Response(status=202)
         begins = self.stateless or message["method"] == "initialize"
         if not begins and request.headers.get("mcp-session-id") not in self.sessions:
@@ -68,11 +79,12 @@ class HttpServer:
             return _result(number, {"resultType": "complete", "supportedVersions": [self.version], "capabilities": {}})
         if method == "tools/list":
             listed = [{"name": name, "description": name, "inputSchema": NO_ARGUMENTS} for name in self.names]
-            return _result(number, {"resultType": "complete", "tools": listed})
+            kept = {} if self.kept_ms is None else {"ttlMs": self.kept_ms, "cacheScope": "private"}
+            return _result(number, {"resultType": "complete", "tools": listed, **kept})
         if method == "tools/call":
             return await self.call(request, message)
         if method.startswith("tasks/"):
-            return self.task(number, method)
+            return self.task(number, method, message["params"])
         error = {"code": -32601, "message": f"no method {method}"}
         return web.json_response(
             {"jsonrpc": "2.0", "id": number, "error": error}, status=404 if self.stateless else 200
@@ -97,11 +109,20 @@ class HttpServer:
         if name == "task":
             return _result(number, {"resultType": "task", **_task("working")})
         if name == "ask" and self.stateless and "inputResponses" not in message["params"]:
-            schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-            ask = {"method": "elicitation/create", "params": {"message": "Your name?", "requestedSchema": schema}}
+            ask = {"method": "elicitation/create", "params": {"message": "Your name?", **NAMED}}
             return _result(number, {"resultType": "input_required", "inputRequests": {"who": ask}, "requestState": "s"})
+        if name == "ask" and self.stream_opens is not None:
+            return _result(number, _text(await self.ask()))
         said = message["params"].get("inputResponses", {}).get("who", {}).get("content", {}).get("name", "")
         return _result(number, _text(f"Hello {said}" if said else name, error=name == "fail"))
+
+    async def ask(self) -> str:
+        """Asks on the stream of its own; a question that nobody listens to is lost, and never answered."""
+        asked = self._replies["q1"] = asyncio.get_running_loop().create_future()
+        if self.own_stream is not None:
+            params = {"message": "Your name?", "requestedSchema": NO_ARGUMENTS}
+            self.own_stream.put_nowait({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params})
+        return (await asked)["action"]
 
     async def stream(self, request: web.Request, number: int, name: str) -> web.StreamResponse:
         """A stream that breaks off before the answer, or never says anything."""
@@ -118,25 +139,48 @@ class HttpServer:
             await response.write(f"data: {json.dumps(answer)}\n\n".encode())
         return response
 
-    def task(self, number: int, method: str) -> web.StreamResponse:
+    def task(self, number: int, method: str, params: dict[str, Any]) -> web.StreamResponse:
         if method == "tasks/cancel":
             self.cancelled = True
             return _result(number, {"resultType": "complete"})
+        if method == "tasks/update":
+            self.answered = params["inputResponses"]
+            return _result(number, {"resultType": "complete"})
+        if self.task_asks and not self.answered:
+            asked = {"who": {"method": "elicitation/create", "params": {"message": "Your name?", **NAMED}}}
+            return _result(number, {"resultType": "complete", **_task("input_required"), "inputRequests": asked})
         self.polls_left -= 1
         done = self.polls_left <= 0
         found = _task("completed") | {"result": _text("task done")} if done else _task("working")
         return _result(number, {"resultType": "complete", **found})
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """Resumes a stream that broke off; there is no other."""
+        """Resumes a stream that broke off, or follows what the server sends on its own."""
         if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
             return web.json_response({}, status=401, headers={"www-authenticate": self.challenge})
         kept = self._kept.pop(request.headers.get("last-event-id", ""), None)
         if kept is None:
-            return web.Response(status=405)
+            return await self.own(request)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
+        if self.pauses > 0:
+            self.pauses -= 1
+            self._kept[f"pause-{self.pauses}"] = kept
+            await response.write(f"id: pause-{self.pauses}\ndata:\n\n".encode())
+            return response
         await response.write(f"id: event-2\ndata: {json.dumps(kept)}\n\n".encode())
+        return response
+
+    async def own(self, request: web.Request) -> web.StreamResponse:
+        self.stream_asked.set()
+        if self.stream_opens is None:
+            return web.Response(status=405)
+        await self.stream_opens.wait()
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        queue = self.own_stream = self._streams["own"] = asyncio.Queue()
+        while (message := await queue.get()) is not None:
+            await response.write(f"data: {json.dumps(message)}\n\n".encode())
         return response
 
     async def sse(self, request: web.Request) -> web.StreamResponse:

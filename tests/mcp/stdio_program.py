@@ -85,6 +85,8 @@ def call(name: str, params: dict) -> dict | None:
         say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}})
         return text("grown")
     if name == "steps":
+        for odd in ([], {}, None, 1.5, "another"):  # tokens that nobody has given out
+            say({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": odd, "progress": 1}})
         token = params["_meta"]["progressToken"]
         for at in (1, 2):
             told = {"progressToken": token, "progress": at, "total": 2, "message": f"step {at}"}

@@ -19,7 +19,6 @@ from tests.server.rig import open_rig
 DEADLINE_S = 240.0
 KNOCK = Path(__file__).with_name("knock.py")
 NOT_OFFERED = {
-    "auth/pre-registration",  # a client that somebody registered by hand
     "auth/client-credentials-basic",  # extensions: logins without a person
     "auth/client-credentials-jwt",
     "auth/cross-app-access-complete-flow",

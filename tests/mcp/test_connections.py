@@ -6,10 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from kelpie.core.errors import InvalidInput, McpError, McpFault
+from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
 from kelpie.core.tools.mcp_servers import GrantedDirectory, McpOptions
 from kelpie.core.tools.package_requirements import Index
-from kelpie.mcp.client.answers import CallAnswer, CallResult
+from kelpie.mcp.client import session as session_module
+from kelpie.mcp.client.answers import CallAnswer, CallResult, InputNeeded
 from kelpie.mcp.client.session import Session
+from kelpie.mcp.connections import connection as connection_module
 from kelpie.mcp.connections.breaker import Breaker, BreakerState
 from kelpie.mcp.connections.connection import Connection
 from kelpie.mcp.connections.packaged_commands import packaged
@@ -19,6 +22,7 @@ from tests.mcp.http_server import HttpServer
 from tests.mcp.plain_sandbox import PlainSandbox, program
 
 DEADLINE_S = 60.0
+ONE, OTHER = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000001")
 
 
 async def call(connection: Connection, tool: str, **arguments: int) -> str:
@@ -84,6 +88,40 @@ async def test_the_program_unused_for_longest_makes_room() -> None:
         assert not pool.report(server_of(program(), number=1)).connected
 
 
+async def test_an_organization_has_its_share_of_the_programs_and_takes_none_of_anothers() -> None:
+    async with pool_of(PlainSandbox(), organizations=2, processes_max=4) as pool:
+        servers = {number: server_of(program(), number=number, organization=ONE) for number in range(1, 7)}
+        servers[9] = server_of(program(), number=9, organization=OTHER)
+        for number in (9, *range(1, 7)):  # of the three that the other one leaves, two: the last place stays free
+            assert await call(await pool.get(servers[number]), "add", a=1, b=1) == "2"
+        running = {number for number, server in servers.items() if pool.report(server).connected}
+        assert running == {9, 5, 6}
+
+
+async def test_programs_in_use_leave_room_for_another_organization() -> None:
+    never = asyncio.Event()
+    async with pool_of(PlainSandbox(), organizations=2, processes_max=4) as pool, asyncio.TaskGroup() as tasks:
+        busy: list[asyncio.Task[object]] = []
+        for number in range(1, 4):
+            connection = await pool.get(server_of(program(), number=number, organization=ONE))
+            busy.append(tasks.create_task(connection.use(lambda _: never.wait())))
+            await until(lambda found=connection: found.connected)
+        with pytest.raises(McpError, match=r"others may use the places that are left; try again later"):
+            await pool.get(server_of(program(), number=4, organization=ONE))
+        other = await pool.get(server_of(program(), number=9, organization=OTHER))
+        assert await call(other, "add", a=1, b=1) == "2"
+        for task in busy:
+            task.cancel()
+
+
+async def test_connections_over_http_have_a_limit_too() -> None:
+    async with HttpServer().serving() as server, pool_of(connections_max=2) as pool:
+        records = [server_of(http_config(f"{server.url}/mcp"), number=number) for number in range(5)]
+        for record in records:
+            assert await call(await pool.get(record), "add") == "add"
+        assert [pool.report(record).connected for record in records] == [False, False, False, True, True]
+
+
 async def test_a_changed_configuration_gets_a_new_connection() -> None:
     async with HttpServer().serving() as one, HttpServer().serving() as other, pool_of() as pool:
         await call(await pool.get(server_of(http_config(f"{one.url}/mcp"))), "add")
@@ -98,6 +136,50 @@ async def test_a_server_that_forgot_the_session_is_greeted_again() -> None:
         server.sessions.clear()  # as after a restart
         assert await call(connection, "add") == "add"
         assert len(server.calls("initialize")) == 2
+
+
+async def test_the_first_call_waits_for_the_stream_on_which_its_questions_arrive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "LISTEN_S_MAX", DEADLINE_S)
+    server = HttpServer()
+    server.stream_opens = asyncio.Event()
+    async with server.serving(), pool_of() as pool:
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        calling = asyncio.create_task(connection.use(lambda session: session.call("ask", {})))
+        async with asyncio.timeout(DEADLINE_S):
+            await server.stream_asked.wait()
+            assert not server.calls("tools/call")
+            server.stream_opens.set()
+            asked = await calling
+        assert isinstance(asked, InputNeeded)
+        assert [question.message for question in asked.questions.values()] == ["Your name?"]
+
+
+@pytest.mark.parametrize(("kept_ms", "reads"), [(0, 2), (3_600_000, 1)])
+async def test_tools_are_read_again_when_their_server_no_longer_stands_by_them(
+    monkeypatch: pytest.MonkeyPatch, kept_ms: int, reads: int
+) -> None:
+    monkeypatch.setattr(session_module, "TOOLS_S_MIN", 0.0)
+    server, changed = HttpServer("2026-07-28"), list[str]()
+    server.kept_ms = kept_ms
+    async with server.serving(), pool_of() as pool:
+        pool.tools_changed = lambda server: changed.append(server.id)
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        await call(connection, "add")
+        assert len(changed) == 1, "nobody had read them"
+        await connection.use(lambda session: session.tools())
+        await call(connection, "add")
+        assert len(changed) == reads
+
+
+async def test_a_server_whose_stream_never_opens_is_called_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "LISTEN_S_MAX", 0.05)
+    server = HttpServer()
+    server.stream_opens = asyncio.Event()
+    async with server.serving(), pool_of() as pool:
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        assert await call(connection, "add") == "add"
 
 
 async def test_a_server_that_keeps_failing_is_left_alone_and_tried_again() -> None:

@@ -30,18 +30,22 @@ class AuthorizationServer:
         self.asked: list[dict[str, str]] = []
         self.life_s = 3600
         self.issuer: str | None = None
+        self.registers = True  # clients, when they ask
+        self.basic: list[str] = []  # what clients showed at the token endpoint
+        self.refuses = False  # every token
         self._challenge = ""
 
     async def metadata(self, request: web.Request) -> web.Response:
         if "protected-resource" in request.path:
             resource = f"{self.protects.url}/mcp"
             return web.json_response({"resource": resource, "authorization_servers": [self.url]})
+        registration = {"registration_endpoint": f"{self.url}/register"} if self.registers else {}
         return web.json_response(
-            {
+            registration
+            | {
                 "issuer": self.issuer or self.url,
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
-                "registration_endpoint": f"{self.url}/register",
                 "code_challenge_methods_supported": ["S256"],
                 "authorization_response_iss_parameter_supported": True,
             }
@@ -55,6 +59,9 @@ class AuthorizationServer:
     async def token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.asked.append(form)
+        self.basic.append(request.headers.get("authorization", ""))
+        if self.refuses:
+            return web.json_response({"error": "invalid_grant"}, status=400)
         if form["grant_type"] == "authorization_code":
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
             assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == self._challenge
@@ -143,6 +150,38 @@ async def test_a_person_logs_in_and_the_token_is_renewed(place: Place) -> None:
         lambda tx: tx.exec_driver_sql("SELECT tokens FROM mcp_oauth").scalar()
     )
     assert "token-" not in stored, "tokens are encrypted"
+
+
+async def test_a_client_that_a_person_registered_is_used(place: Place) -> None:
+    server = await place.registered()
+    place.authorization.registers = False
+    told = await place.client.get(f"/v1/mcp-servers/connect/{server}")
+    assert "registers no clients" in told.text and "--client-id" in told.text
+    client = {"client_id": "by hand", "client_secret": "s&cret"}
+    put = await place.client.put(f"/v1/kelpie/mcp-servers/{server}/oauth-client", json=client)
+    assert put.status_code == 200 and "cret" not in put.text and put.json()["id"] == server
+    assert (await place.logged_in(server))[-1] == "success"
+    shown = base64.b64decode(place.authorization.basic[0].removeprefix("Basic ")).decode()
+    assert shown == "by%20hand:s%26cret" and "client_secret" not in place.authorization.asked[0]
+    everything = await place.kelpie.world.database.read(
+        lambda tx: tx.exec_driver_sql("SELECT tokens FROM mcp_oauth").scalar()
+    )
+    assert "s&cret" not in everything, "the secret is encrypted"
+    place.authorization.issuer = place.authorization.url = place.authorization.url.replace("127.0.0.1", "localhost")
+    place.mcp.token, place.authorization.refuses = "revoked", True
+    refused = await place.client.patch(f"/v1/mcp-servers/{server}/refresh")
+    assert "invalid_grant; log in again with `kelpie mcp login`" in refused.text
+    assert await place.logged_in(server) == ["connection_attempt", "error"], "the secret is for one issuer only"
+    assert {each["grant_type"] for each in place.authorization.asked[1:]} == {"refresh_token"}
+
+
+async def test_a_client_for_a_server_without_a_login_is_refused(place: Place) -> None:
+    config = {"mcp_server_type": "streamable_http", "server_url": f"{place.mcp.url}/mcp", "auth_token": "t"}
+    made = (await place.client.post("/v1/mcp-servers/", json={"server_name": "fixed", "config": config})).json()
+    put = await place.client.put(f"/v1/kelpie/mcp-servers/{made['id']}/oauth-client", json={"client_id": "c"})
+    assert put.status_code == 400 and "fixed token" in put.text
+    put = await place.client.put("/v1/kelpie/mcp-servers/mcp_server-no/oauth-client", json={"client_id": "c"})
+    assert put.status_code in (404, 422)
 
 
 async def test_an_answer_of_another_issuer_is_refused(place: Place) -> None:

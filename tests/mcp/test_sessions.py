@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 
 from kelpie.core.errors import McpError, McpFault
-from kelpie.mcp.client.answers import CallResult, InputGiven, InputNeeded
+from kelpie.mcp.client.answers import CallResult, InputGiven, InputNeeded, read_question
 from kelpie.mcp.client.session import Session
 from kelpie.mcp.connections.limits import ConnectionLimits
 from kelpie.mcp.connections.stdio_launcher import StdioLauncher
@@ -110,6 +111,15 @@ async def test_a_broken_stream_of_a_session_is_resumed_after_its_last_event(serv
     await session.close()
 
 
+@pytest.mark.parametrize("server", ["2025-11-25"], indirect=True)
+async def test_a_server_may_end_the_stream_of_a_long_call_often(server: HttpServer) -> None:
+    server.pauses = 10
+    session = await opened(over_http(f"{server.url}/mcp"))
+    assert words(await session.call("cut", {})) == "whole"
+    assert server.pauses == 0 and len(server.calls("tools/call")) == 1
+    await session.close()
+
+
 async def test_input_is_asked_for_and_given_with_the_state(server: HttpServer) -> None:
     session = await opened(over_http(f"{server.url}/mcp"))
     asked = await session.call("ask", {})
@@ -149,7 +159,8 @@ async def test_a_task_is_followed_to_its_result(server: HttpServer) -> None:
 async def test_a_server_that_misbehaves_gives_a_clear_error(
     server: HttpServer, tool: str, kind: McpFault, said: str
 ) -> None:
-    session = await opened(over_http(f"{server.url}/mcp", BRIEF))
+    limits = BRIEF if kind is McpFault.timed_out else CALM
+    session = await opened(over_http(f"{server.url}/mcp", limits))
     with pytest.raises(McpError) as failed:
         async with asyncio.timeout(DEADLINE_S):
             await session.call(tool, {})
@@ -212,6 +223,21 @@ async def test_a_question_in_the_middle_of_a_call_is_answered_in_the_next() -> N
     declined = InputGiven(asked.questions, {key: None})
     assert words(await session.call("ask", {}, given=declined)) == "No name: decline"
     await session.close()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"message": 5},
+        {"message": "open", "mode": "url", "url": "javascript:alert(1)"},
+        {"message": "open", "mode": "url"},
+        {"message": "fill in", "requestedSchema": {"type": "object", "description": "x" * 30_000}},
+    ],
+)
+def test_a_question_that_a_person_should_not_see_is_malformed(params: dict[str, Any]) -> None:
+    with pytest.raises(McpError) as refused:
+        read_question(params)
+    assert refused.value.kind is McpFault.malformed
 
 
 async def test_a_program_that_prints_text_first_is_understood() -> None:

@@ -73,6 +73,35 @@ def test_a_message_is_the_same_after_it_was_written_and_read(message: Message) -
     assert MessageReader(ids, thoughts_in_calls=False, where="agents[0].messages").read(row) == message
 
 
+names = st.sampled_from(
+    [
+        "id", "role", "content", "type", "text", "source", "summary", "tool_calls", "function", "name", "arguments",
+        "approvals", "tool_returns", "func_response", "stdout", "approve", "tool_call_id", "created_at",
+        "kelpie_awaits", "reasoning",
+    ]
+)  # fmt: skip
+words = st.sampled_from(["", "x", "user", "tool", "approval", "assistant", "text", "image", "reasoning", "tool_call"])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(names, anything), words)
+@settings(max_examples=300)
+def test_whatever_a_file_has_in_the_place_of_a_message_is_read_or_refused(row: dict[str, Any], role: str) -> None:
+    reader = MessageReader(MessageIds(AGENT, {"message-0": MESSAGE}, {}, AT), thoughts_in_calls=True, where="messages")
+    try:
+        read = reader.read({**row, "id": "message-0", "role": row.get("role", role)})
+    except InvalidInput as error:
+        said = str(error)
+    else:
+        document = message_document(read, "message-0", "agent-0", "model", {}, thoughts_in_calls=True)
+        said = f"file.messages[0] {document['role']}"
+    assert said.startswith("file.messages[0]")
+
+
 def test_thoughts_beside_calls_stay_thoughts() -> None:
     thought = Reasoning("I look it up.", native=False)
     message = Message(MESSAGE, AGENT, Role.assistant, AT, (thought,), (ToolCall("c", "t", "{}"),))

@@ -16,7 +16,7 @@ from kelpie.app import Kelpie
 from kelpie.core.errors import StorageError
 from kelpie.storage.agents import staging
 from kelpie.storage.tables import metadata
-from tests.server.agent_file_rig import SOURCE, agent, agent_file, meaning, message
+from tests.server.agent_file_rig import SOURCE, agent, agent_file, meaning, message, packed
 from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 
 Rig = tuple[Kelpie, Puppet, httpx.AsyncClient]
@@ -158,11 +158,25 @@ async def test_one_conversation_is_exported(rig: Rig) -> None:
     texts = json.dumps(document["agents"][0]["messages"])
     assert "in the thread" in texts
     assert "by default" not in texts
+    own = await exported(client, made["id"], conversation_id="default")
+    assert meaning(own) == meaning(await exported(client, made["id"]))
     (copy,) = await imported(client, document)
     listed = (await client.get(f"/v1/agents/{copy}/messages", params={"order": "asc"})).json()
     assert "in the thread" in [row.get("content") for row in listed]
     other = await make_agent(client)
     assert (await client.get(f"/v1/agents/{other['id']}/export", params={"conversation_id": thread})).status_code == 404
+
+
+async def test_skills_of_the_client_are_in_the_file(rig: Rig) -> None:
+    _, _, client = rig
+    made = await make_agent(client)
+    skills = [{"name": "pdf", "files": {"SKILL.md": "Read it."}, "source_url": None}]
+    body = {"skills": skills, "scrub_messages": True}
+    document = (await client.post(f"/v1/agents/{made['id']}/export", json=body)).json()
+    assert (document["skills"], document["agents"][0]["messages"]) == (skills, [])
+    answer = (await sent(client, document)).json()
+    assert any("Skills" in note for note in answer["kelpie_notes"])
+    assert (await exported(client, answer["agent_ids"][0]))["skills"] == skills
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -240,29 +254,69 @@ async def test_gzip_is_accepted_and_offered(rig: Rig) -> None:
     assert plain.text.startswith('{\n  "agents": [')
 
 
-async def test_files_encoded_twice_and_files_of_the_first_format_are_imported(rig: Rig) -> None:
+async def test_files_that_are_encoded_in_another_way_are_imported(rig: Rig) -> None:
     _, _, client = rig
-    await imported(client, orjson.dumps(orjson.dumps(agent_file()).decode()))
+    raw = orjson.dumps(agent_file())
+    await imported(client, orjson.dumps(raw.decode()))  # twice
+    for marked in (b"\xef\xbb\xbf" + raw, gzip.compress(b"\xef\xbb\xbf" + raw)):
+        await imported(client, marked)
+    refused = await client.post("/v1/agents/import", content=raw, headers={"content-encoding": "br"})
+    assert (refused.status_code, "gzip" in refused.text) == (400, True)
+
+
+async def test_files_of_the_first_format_are_imported(rig: Rig) -> None:
+    """Their times have no zone, their messages no ids, and of a group they have only the id."""
+    _, _, client = rig
+    at = "2025-04-01T03:47:27.514261"
+    call = {"id": "c1", "type": "function", "function": {"name": "send_message", "arguments": '{"message": "hi"}'}}
+
+    def row(role: str, text: str, **more: Any) -> dict[str, Any]:
+        same = {"group_id": None, "model": "m", "name": None, "tool_calls": [], "tool_returns": [], "updated_at": at}
+        return {"role": role, "content": [{"type": "text", "text": text}], "created_at": at, **same, **more}
+
     legacy = {
-        "agent_type": "letta_v1_agent",
+        "agent_type": "memgpt_agent",
         "name": "Old",
         "system": "You sell tea.",
         "version": "0.6.45",
         "llm_config": {"model": "model", "handle": "fake/model", "context_window": 30_000},
-        "core_memory": [{"label": "human", "value": "Bob", "limit": 5_000, "metadata_": {}}],
+        "core_memory": [{"label": "human", "value": "Bob", "limit": 5_000, "metadata_": {}, "created_at": at}],
         "messages": [
-            {"role": "system", "content": [{"type": "text", "text": "old"}], "created_at": "2025-01-01T00:00:00Z"},
-            {"role": "user", "content": [{"type": "text", "text": "hello"}], "created_at": "2025-01-01T00:00:01Z"},
+            row("system", "old"),
+            row("user", '{"type": "user_message", "message": "hello", "time": "2025-04-01 03:47:27 AM UTC+0000"}'),
+            row("assistant", "I greet.", tool_calls=[call]),
+            row("tool", packed(None), tool_call_id="c1", name="send_message"),
         ],
-        "in_context_message_indices": [0, 1],
+        "in_context_message_indices": [0, 1, 2, 3],
+        "multi_agent_group": "group-1",
+        "metadata_": {"team": "shop"},
         "tags": [{"tag": "old"}],
-        "tools": [{"name": "price_of", "source_code": SOURCE, "tool_type": "custom"}],
-        "tool_exec_environment_variables": [{"key": "K", "value": ""}],
-        "tool_rules": [],
+        "tools": [
+            {"name": "price_of", "source_code": SOURCE, "tool_type": "custom", "source_type": "python"},
+            {"name": "send_message", "source_code": None, "tool_type": "letta_core", "source_type": "python"},
+        ],
+        "tool_exec_environment_variables": [{"key": "K", "value": "", "created_at": at}],
+        "tool_rules": [{"tool_name": "send_message", "type": "exit_loop"}],
     }
-    (agent_id,) = await imported(client, legacy)
+    answer = await sent(client, legacy)
+    assert answer.status_code == 200, answer.text
+    assert any("group" in note for note in answer.json()["kelpie_notes"])
+    (agent_id,) = answer.json()["agent_ids"]
     found = await shown(client, agent_id)
-    assert (found["tags"], found["blocks"][0]["value"], len(found["message_ids"])) == (["old"], "Bob", 2)
+    assert (found["tags"], found["blocks"][0]["value"], len(found["message_ids"])) == (["old"], "Bob", 4)
+    assert ([tool["name"] for tool in found["tools"]], found["metadata"]) == (
+        ["price_of", "send_message"],
+        {"team": "shop"},
+    )
+    listed = (await client.get(f"/v1/agents/{agent_id}/messages", params={"order": "asc"})).json()
+    assert [(each["message_type"], each.get("content")) for each in listed if "content" in each][1:] == [
+        ("user_message", "hello"),
+        ("assistant_message", "hi"),
+    ]
+    assert {each["date"] for each in listed} == {"2025-04-01T03:47:27+00:00"}
+    one = await exported(client, agent_id)
+    (second,) = await imported(client, one, append_copy_suffix="false")
+    assert meaning(await exported(client, second)) == meaning(one)
     refused = await client.get(f"/v1/agents/{agent_id}/export", params={"use_legacy_format": "true"})
     assert (refused.status_code, refused.json()["detail"]) == (400, "Legacy format is not supported")
 
@@ -270,7 +324,9 @@ async def test_files_encoded_twice_and_files_of_the_first_format_are_imported(ri
 # --- long and broken files --------------------------------------------------------------------------------------------
 
 
-async def long_file(client: httpx.AsyncClient, count: int) -> None:
+async def test_a_file_with_a_thousand_messages(rig: Rig) -> None:
+    """tests/conformance/test_bounded.py has fifty thousand."""
+    client, count = rig[2], 1_000
     rows = [message("message-0", "system", "old")]
     rows += [message(f"message-{n}", "user" if n % 2 else "assistant", f"line {n}") for n in range(1, count)]
     (agent_id,) = await imported(client, agent_file(agent(messages=rows)))
@@ -280,16 +336,6 @@ async def long_file(client: httpx.AsyncClient, count: int) -> None:
         f"line {n}" for n in range(1, count)
     ]
     assert document["agents"][0]["in_context_message_ids"] == [f"message-{n}" for n in range(count)]
-
-
-async def test_a_file_with_a_thousand_messages(rig: Rig) -> None:
-    await long_file(rig[2], 1_000)
-
-
-@pytest.mark.soak
-async def test_a_file_with_fifty_thousand_messages(tmp_path: Path) -> None:
-    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
-        await long_file(client, 50_000)
 
 
 BROKEN: list[tuple[Any, str]] = [
@@ -308,10 +354,21 @@ BROKEN: list[tuple[Any, str]] = [
     (agent_file(agent(block_ids=["block-9"])), "block-9"),
     (agent_file(agent(tool_ids=["tool-9"])), "tool-9"),
     (agent_file(agent(in_context_message_ids=["message-9"])), "message-9"),
+    (agent_file(agent(in_context_message_ids=["message-0", ""])), "in_context_message_ids"),
     (agent_file(agent(in_context_message_ids=["message-1"])), "role system"),
+    (
+        agent_file(agent(llm_config={"model": "m", "handle": "fake/model", "response_format": [None]})),
+        "agents[0].llm_config.response_format",
+    ),
     (agent_file(agent(messages=[message("message-0", "wizard", "x")])), "wizard"),
     (agent_file(agent(messages=[message("message-0", "system", "x", content=[{"type": "poem"}])])), "poem"),
-    (agent_file(agent(messages=[message("message-0", "system", "x", created_at="yesterday")])), "messages[0]"),
+    (agent_file(agent(messages=[message("message-0", "system", "x", created_at="yesterday")])), "is not a time"),
+    (
+        agent_file(agent(messages=[message("message-0", "system", "x", content=["x"])])),
+        "'content' must be a list of objects",
+    ),
+    (agent_file(agent(messages=[{"id": "message-0"}])), "'role' is missing"),
+    (agent_file(agent(messages=[message("message-0", "system", "x", tool_calls=[{"id": "c"}])])), "'name' is missing"),
     (agent_file(agent(name="a\nb")), "name"),
     (agent_file(agent(timezone="Mars/Olympus")), "timezone"),
     (agent_file(agent(agent_type="robot")), "agent_type"),
@@ -330,7 +387,12 @@ BROKEN: list[tuple[Any, str]] = [
         ),
         "tools[0].source_code",
     ),
+    (agent_file(tools=[tool | {"name": f"{tool['name']}_2"} for tool in agent_file()["tools"]]), "must be 'price_of'"),
     (agent_file(groups=[{"id": "group-0", "agent_ids": ["agent-9"]}]), "agent-9"),
+    (agent_file(groups=[{"id": "group-0", "manager_config": {"manager_type": "king"}}]), "groups[0].manager_config"),
+    (agent_file(groups=[{"id": "g", "manager_config": {"manager_type": "round_robin", "max_turns": -1}}]), "max_turns"),
+    (agent_file(files=[{"id": "file-0", "source_id": ["x"]}]), "files[0].source_id"),
+    (agent_file(agent(files_agents=[{"file_id": {}}])), "files_agents[0].file_id"),
     (agent_file(blocks=[{"id": f"block-{n}", "label": str(n)} for n in range(1_001)]), "1000"),
     (b'{"agents": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", "file"),
 ]

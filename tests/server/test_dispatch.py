@@ -6,12 +6,15 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse
 from starlette.routing import Match
 
 from kelpie.app import Kelpie
 from kelpie.server.app import create_app
 from kelpie.server.http import dispatch
+from kelpie.server.http.json_body import JsonRoute
 from kelpie.server.http.route_index import RouteIndex
 from tests.server.rig import client_of, make_agent, open_rig
 
@@ -125,3 +128,34 @@ def shown(answer: httpx.Response) -> Any:
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name not in NEW}
     return answer.status_code, headers, body
+
+
+async def test_a_route_is_analysed_when_it_is_first_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed: list[str] = []
+    whole = APIRoute.__init__
+
+    def analyse(route: APIRoute, path: str, *args: Any, **declared: Any) -> None:
+        analysed.append(path)
+        whole(route, path, *args, **declared)
+
+    monkeypatch.setattr(APIRoute, "__init__", analyse)
+    router = APIRouter(route_class=JsonRoute)
+
+    @router.get("/used/{name}")
+    async def used(name: str) -> JSONResponse:
+        return JSONResponse(name)
+
+    @router.get("/unused")
+    async def unused() -> JSONResponse:
+        return JSONResponse(None)
+
+    assert analysed == []
+    app = FastAPI(openapi_url=None)
+    app.router.routes.extend(router.routes)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://kelpie") as http:
+        assert (await http.get("/used/bea")).json() == "bea"
+        assert (await http.get("/neither")).status_code == 404
+        assert (await http.get("/used/cyd")).json() == "cyd"
+    assert analysed == ["/used/{name}"]
+    assert set(app.openapi()["paths"]) == {"/used/{name}", "/unused"}
+    assert analysed == ["/used/{name}", "/unused"]

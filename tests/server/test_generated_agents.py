@@ -1,7 +1,13 @@
-"""Agents made by chance: whatever is in a file is there after its import, and a second round changes nothing."""
+"""Agents made by chance: whatever is in a file is there after its import, and a second round changes nothing. A file
+with a wrong value somewhere is imported or refused by name."""
 
 import asyncio
+import copy
+import functools
+import json
+import operator
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +125,24 @@ def _said(row: dict[str, Any]) -> list[Any]:
     return [*(part["text"] for part in row["content"]), *calls]
 
 
+WRONG: list[Any] = [None, True, -1, 10**30, 1.5, "", "x", "\0", [], {}, [None], ["x"], [{}], {"type": "x"}]
+CHANGES = 60  # of one server
+
+
+def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    named = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in named:
+        yield (*path, name)
+        yield from _places(part, (*path, name))
+
+
+def _changed(document: dict[str, Any], path: tuple[str | int, ...], wrong: Any) -> dict[str, Any]:
+    found = copy.deepcopy(document)
+    *way, last = path
+    functools.reduce(operator.getitem, way, found)[last] = wrong
+    return found
+
+
 async def _round(client: httpx.AsyncClient, document: dict[str, Any]) -> dict[str, Any]:
     query = {"append_copy_suffix": "false"}
     answer = await client.post("/v1/agents/import", params=query, content=orjson.dumps(document))
@@ -143,6 +167,42 @@ def test_an_agent_is_the_same_after_any_number_of_rounds(documents: list[dict[st
                 once = await _round(client, document)
                 assert told(once) == told(document)
                 assert meaning(await _round(client, once)) == meaning(once)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(check(folder))
+
+
+WHOLE = agent_file(
+    groups=[
+        {"id": "group-0", "agent_ids": ["agent-0"], "manager_config": {"manager_type": "round_robin", "max_turns": 2}}
+    ],
+    sources=[{"id": "source-0", "name": "folder"}],
+    files=[{"id": "file-0", "source_id": "source-0", "content": "text"}],
+    skills=[{"name": "pdf", "files": {"SKILL.md": "x"}}],
+    mcp_servers=[
+        {"id": "mcp_server-0", "server_name": "s", "server_type": "sse", "server_url": "https://mcp.example/"}
+    ],
+)
+changes = st.lists(
+    st.tuples(st.sampled_from(list(_places(WHOLE))), st.sampled_from(WRONG)), min_size=CHANGES, max_size=CHANGES
+)
+
+
+@given(changes)
+@settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_a_file_with_a_wrong_value_is_imported_or_refused_by_name(wrong: list[tuple[Any, Any]]) -> None:
+    async def check(folder: str) -> None:
+        async with open_rig(Path(folder)) as (kelpie, _), client_of(kelpie) as client:
+            for path, value in wrong:
+                raw = json.dumps(_changed(WHOLE, path, value)).encode()
+                answer = await client.post("/v1/agents/import", content=raw)
+                assert answer.status_code in (200, 400), (path, value, answer.text)
+                if answer.status_code == 400:
+                    assert answer.json()["detail"].startswith("file"), (path, value, answer.text)
+                    continue
+                exported = await client.get(f"/v1/agents/{answer.json()['agent_ids'][0]}/export")
+                again = await client.post("/v1/agents/import", content=exported.content)
+                assert again.status_code == 200, (path, value, again.text)
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check(folder))

@@ -216,7 +216,9 @@ async def test_web_sockets_are_closed() -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    await RequestGuard(never, [], BodyLimits(images=10, plain=10, uploads=10))({"type": "websocket"}, never, send)
+    await RequestGuard(never, [], BodyLimits(images=10, plain=10, uploads=10, hooks=10))(
+        {"type": "websocket"}, never, send
+    )
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

@@ -116,6 +116,22 @@ async def test_the_embedding_model_of_old_examples_is_the_default_one(tmp_path: 
         assert shown["embedding_config"]["embedding_dim"] == 1536
 
 
+async def test_lettas_name_for_openai_behind_another_address_is_openai(tmp_path: Path) -> None:
+    async with fake() as remote, served(tmp_path, openai_base_url=remote.url) as client:
+        remote.will(answer({"data": [{"id": "gpt-4o"}]}))
+        embedding = "openai-proxy/text-embedding-3-small"
+        agent = await make_agent(client, model="openai-proxy/gpt-4o", embedding=embedding)
+        assert (agent["model"], agent["embedding"]) == ("openai/gpt-4o", "openai/text-embedding-3-small")
+        file = {
+            "agents": [{"id": "agent-0", "name": "a", "llm_config": {"handle": "openai-proxy/gpt-4o", "model": "x"}}]
+        }
+        imported = (await client.post("/v1/agents/import", json=file)).json()
+        assert imported["kelpie_notes"] == ["a_copy: the model openai-proxy/gpt-4o is openai/gpt-4o here."]
+        assert (await client.get(f"/v1/agents/{imported['agent_ids'][0]}")).json()["model"] == "openai/gpt-4o"
+        unknown = await client.post("/v1/agents/", json={"model": "openai-proxy/gpt-9"})
+        assert (unknown.status_code, "Handle openai/gpt-9 not found" in unknown.text) == (404, True)
+
+
 async def test_strict_tools_are_sent_where_their_schema_allows_it(tmp_path: Path) -> None:
     async with fake() as remote, served(tmp_path, openai_base_url=remote.url) as client:
         remote.will(answer({"data": [{"id": "gpt-4o"}]}), answer(completion({"content": "Hello."})))

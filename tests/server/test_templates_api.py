@@ -487,7 +487,7 @@ async def test_environments_describe_this_server(client: httpx.AsyncClient) -> N
     assert found["organizationId"].startswith("org-") and found["metadata"]["kelpieVersion"]
     for query in ({"source": "local"}, {"limit": "0"}, {"after": "kelpie"}, {"userId": "user-1"}):
         assert (await client.get("/v1/environments", params=query)).json()["connections"] == []
-    assert (await client.get("/v1/environments", params={"limit": "x"})).status_code == 400
+    assert (await client.get("/v1/environments", params={"limit": "x"})).status_code == 422
     assert (await client.get("/v1/environments/other")).status_code == 404
     answer = await client.post("/v1/environments/kelpie/messages", json={"messages": []})
     assert answer.status_code == 404 and "/v1/agents/" in answer.json()["detail"]

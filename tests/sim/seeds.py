@@ -257,6 +257,11 @@ FOUND = (
         1012,
         "a list of tools that was read and could not be stored was not read again, and the change was missed",
     ),
+    Found(
+        "mcp-tools-that-change",
+        45,
+        "a change of tools was missed for good when it came before the server's notifications were listened to",
+    ),
     Found("mcp-tools-that-change", 5, "of two refreshes at once, the older list of tools was stored last"),
     Found(
         "mcp-tools-that-change",
@@ -271,6 +276,12 @@ FOUND = (
     Found("mcp-tokens-that-end", 1, "a renewed token that could not be stored was lost"),
     Found(
         "file-uploads", 17, "agents were told of a new file only after the pause that follows a piece of a long write"
+    ),
+    Found(
+        "lanes-of-one-agent",
+        803677,
+        "thoughts in tool calls were switched during a step: the history in memory kept the form of before, in which "
+        "the model was then shown it",
     ),
     Found("mcp-tokens-that-end", 7, "a failing database broke off the events of a connection to an MCP server"),
 )

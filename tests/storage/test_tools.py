@@ -69,6 +69,7 @@ def test_a_tool_is_read_back_as_it_was_written(tx: Tx) -> None:
     tools.insert(tx, full)
     assert tools.get(tx, full.id) == full
     assert tools.by_names(tx, DEFAULT_ORGANIZATION, ["square", "none"]) == {"square": full}
+    assert tools.by_names(tx, DEFAULT_ORGANIZATION, []) == {}
 
 
 def test_a_name_is_taken_once(tx: Tx) -> None:

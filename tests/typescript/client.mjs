@@ -2,7 +2,7 @@
 // should be is thrown. The model plays the script that test_typescript.py gives it.
 
 import assert from "node:assert/strict";
-import Letta, { APIError, BadRequestError, ConflictError, NotFoundError, UnprocessableEntityError } from "@letta-ai/letta-client";
+import Letta, { toFile, APIError, BadRequestError, ConflictError, NotFoundError, UnprocessableEntityError } from "@letta-ai/letta-client";
 
 const [section, baseURL, model] = process.argv.slice(2);
 const client = new Letta({ baseURL, maxRetries: 0 });
@@ -176,6 +176,23 @@ const sections = {
     assert.deepEqual((await client.conversations.list({ agent_id: agent.id })).map((each) => each.id), [conversation.id]);
     const own = await all(client.agents.messages.list(agent.id, { conversation_id: "default" }));
     assert.deepEqual(types(own), ["system_message"], "the agent's own conversation is another one");
+  },
+
+  async agentFiles() {
+    const agent = await made({ name: "filed", secrets: { KEY: "hidden" } });
+    await client.agents.messages.create(agent.id, user("hello"));
+    const document = await client.agents.exportFile(agent.id);
+    assert.deepEqual(document.agents[0].secrets, { KEY: "" });
+    const file = await toFile(Buffer.from(JSON.stringify(document)), "filed.af");
+    const { agent_ids } = await client.agents.importFile({ file, name: "copy", secrets: '{"KEY": "new"}' });
+    const copy = await client.agents.retrieve(agent_ids[0], { include: ["agent.blocks", "agent.secrets"] });
+    assert.deepEqual([copy.name, copy.blocks[0].value, copy.secrets[0].value], ["copy", "Name: Ada", "new"]);
+    const said = await all(client.agents.messages.list(copy.id, { order: "asc" }));
+    assert.deepEqual(types(said), ["system_message", "user_message", "assistant_message"]);
+    const bare = await client.agents.importFile({ file, strip_messages: true });
+    assert.equal((await client.agents.retrieve(bare.agent_ids[0])).message_ids.length, 1);
+    const cut = await toFile(Buffer.from(JSON.stringify(document).slice(0, -9)), "cut.af");
+    await assert.rejects(client.agents.importFile({ file: cut }), BadRequestError);
   },
 
   async templates() {

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeAlias
 
 from kelpie.accounts.cache import TtlCache
@@ -22,13 +23,17 @@ from kelpie.core.access.credential_scopes import (
     OPERATOR,
     Authorization,
     Scope,
+    authorization_of_hook,
     authorization_of_key,
     authorization_of_token,
+    with_agents,
 )
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, TokenId, UserId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, HookId, KeyId, SessionId, TokenId, UserId
 from kelpie.core.settings.settings import Settings
-from kelpie.storage.accounts import access_tokens, accounts, api_keys
+from kelpie.storage.accounts import access_tokens, accounts, api_keys, sessions
+from kelpie.storage.agents import projects
+from kelpie.storage.triggers import hooks
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -54,6 +59,11 @@ class Authenticator:
         self._failures = LoginFailures()  # of every kind
         self._wrong_passwords = LoginFailures()
         self._last_use = LastUse(world)
+
+    @property
+    def password_identity(self) -> str | None:
+        """A secret text that changes with the server's password; None when there is no password."""
+        return self._password.identity
 
     async def admit(self, given: str | None, address: str) -> Authorization:
         """The authorization for a credential; None is a request without one.
@@ -120,6 +130,8 @@ class Authenticator:
             raise Unauthorized  # not a guess: it was right once
         if key_id is not None:
             self._last_use.note(key_id)
+        if admitted.project_ids is not None:
+            admitted = await self._world.database.read(lambda tx: _of_projects(tx, admitted))
         return admitted
 
     async def _looked_up(self, mark: bytes, text: str, address: str) -> _Pass | None:
@@ -134,7 +146,7 @@ class Authenticator:
         return found
 
     async def _proved(self, credential: Credential) -> _Pass | None:
-        return await self._world.database.read(lambda tx: _proved(tx, credential))
+        return await self._world.database.read(lambda tx: _proved(tx, credential, self.password_identity))
 
     async def _user(self, user_id: UserId) -> User | None:
         return await self._world.database.read(lambda tx: accounts.find_user(tx, user_id))
@@ -144,15 +156,44 @@ class Authenticator:
         return Unauthorized()
 
 
-def _proved(tx: Tx, credential: Credential) -> _Pass | None:
+def _proved(tx: Tx, credential: Credential, password: str | None) -> _Pass | None:
+    if isinstance(credential.id, SessionId):
+        return _proved_by_session(tx, credential, credential.id, password)
     if isinstance(credential.id, KeyId):
         key = api_keys.find(tx, credential.id)
         proved = credential.proves(key[1] if key else None)
         return (authorization_of_key(key[0]), credential.id) if key and proved else None
+    if isinstance(credential.id, HookId):
+        hook = hooks.find(tx, credential.id)
+        proved = credential.proves(hook[1] if hook else None)
+        return (authorization_of_hook(hook[0].id, hook[0].organization_id), None) if hook and proved else None
     assert isinstance(credential.id, TokenId)
     token = access_tokens.find(tx, credential.id)
     proved = credential.proves(token[1] if token else None)
     return (authorization_of_token(token[0]), None) if token and proved else None
+
+
+def _proved_by_session(tx: Tx, credential: Credential, session_id: SessionId, password: str | None) -> _Pass | None:
+    """The rights of the key, or of the password, that the session was opened with."""
+    session, digest = sessions.find(tx, session_id) or (None, None)
+    by_key = session is not None and session.key_id is not None
+    shown = credential.digest if by_key else credential.digest_with(password or "")
+    if session is None or not hmac.compare_digest(shown, digest or "") or not (by_key or password):
+        return None
+    if session.key_id is None:
+        return replace(OPERATOR, expires_at=session.expires_at), None
+    found = api_keys.find(tx, session.key_id)
+    if found is None:
+        return None
+    key = authorization_of_key(found[0])
+    ends = session.expires_at if key.expires_at is None else min(key.expires_at, session.expires_at)
+    return replace(key, expires_at=ends), session.key_id
+
+
+def _of_projects(tx: Tx, given: Authorization) -> Authorization:
+    """The authorization of a key for projects. Its agents are never cached: they may change at any time."""
+    found = [projects.members(tx, given.organization_id, each) for each in given.project_ids or ()]
+    return with_agents(given, [member.agent_id for members in found for member in members])
 
 
 def _must_not_wait(failures: LoginFailures, address: str) -> None:

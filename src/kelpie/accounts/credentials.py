@@ -1,4 +1,4 @@
-"""The text of keys and tokens: `<kind>_<id>_<secret>`.
+"""The text of keys, tokens and sessions: `<kind>_<id>_<secret>`.
 
 The id finds the row, the secret proves possession. Only the SHA-256 of the secret is stored: with 256 random bits there
 is nothing to guess, so a slow hash would protect nothing and cost every request.
@@ -11,12 +11,17 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from kelpie.core.ids import Id, KeyId, TokenId
+from kelpie.core.ids import HookId, Id, KeyId, SessionId, TokenId
 from kelpie.world.ids import Ids
 
 HINT_CHARS = 4
-_KINDS: dict[str, type[Id]] = {"kelpie-key": KeyId, "kelpie-token": TokenId}
-_TEXT = re.compile(r"(kelpie-key|kelpie-token)_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
+_KINDS: dict[str, type[Id]] = {
+    "kelpie-key": KeyId,
+    "kelpie-token": TokenId,
+    "kelpie-session": SessionId,
+    "kelpie-hook": HookId,
+}
+_TEXT = re.compile(r"(kelpie-key|kelpie-token|kelpie-session|kelpie-hook)_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 # Compared with when there is no row, so that an unknown id takes as long as a wrong secret.
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
@@ -36,6 +41,11 @@ class Credential:
     def digest(self) -> str:
         """The stored hash of the secret."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
+
+    def digest_with(self, password: str) -> str:
+        """The stored hash of the secret of a session that ends with this password. It tells nothing about the
+        password to whoever does not know the secret."""
+        return hashlib.sha256(f"{self.secret}\0{password}".encode()).hexdigest()
 
     @property
     def hint(self) -> str:
@@ -65,3 +75,8 @@ def parse(text: str) -> Credential | None:
         return None
     kind = _KINDS[found[1]]
     return Credential(kind(f"{kind.prefix}-{uuid.UUID(found[2])}"), found[3])
+
+
+def is_session(text: str) -> bool:
+    """True if the text claims to be a session."""
+    return text.startswith("kelpie-session_")

@@ -48,6 +48,29 @@ class Identities:
 
         return await self._world.database.transact(write)
 
+    async def known(self, new: NewIdentity) -> Identity:
+        """The identity with this key, created if there is none, and linked with the agents; it is not changed.
+
+        Raises NotFound.
+        """
+
+        def read(tx: Tx) -> Identity | None:
+            there = rows.by_key(tx, self._organization, new.identifier_key, new.project_id)
+            return there if there is not None and rows.of_agents.has_all(tx, there.id, new.agent_ids or ()) else None
+
+        if (found := await self._world.database.read(read)) is not None:
+            return found
+        made = self._made(new)
+
+        def write(tx: Tx) -> Identity:
+            there = rows.by_key(tx, self._organization, new.identifier_key, new.project_id)
+            if there is None:
+                return self._insert(tx, made, new)
+            self._link(tx, there.id, new.agent_ids or (), ())
+            return there
+
+        return await self._world.database.transact(write)
+
     def _made(self, new: NewIdentity) -> Identity:
         now = self._world.clock.now()
         return Identity(

@@ -37,6 +37,7 @@ class Password:
     def __init__(self, ids: Ids, *, plain: str | None = None, kept: str | None = None) -> None:
         """Raises ConfigurationError for an invalid password or hash."""
         self._key = ids.secret()
+        self.identity = plain if plain is not None else kept  # changes with the password; None: there is none
         self._known: bytes | None = None
         self._salt, self._hash = b"", b""
         self._one_at_a_time = asyncio.Lock()

@@ -12,6 +12,7 @@ from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict, InvalidInput, ModelError, NotFound
 from kelpie.core.ids import OrganizationId, ProviderId
 from kelpie.core.models.model_providers import (
+    UNSAVED,
     ModelProvider,
     ProviderAccess,
     ProviderQuery,
@@ -25,8 +26,6 @@ from kelpie.storage import providers as rows
 from kelpie.storage.encryption.sealing import Sealing
 from kelpie.world.database import Tx
 from kelpie.world.world import World
-
-UNSAVED = "the provider"  # the name of one that is only checked
 
 _log = logs.get("llm")
 

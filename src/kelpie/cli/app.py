@@ -16,6 +16,7 @@ from kelpie.cli.command_line import Commands, Group, usage_error
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import providers as provider_commands
 from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.agents import projects as project_commands
 from kelpie.cli.commands.agents import templates as template_commands
 from kelpie.cli.commands.conversations import approvals as approval_commands
 from kelpie.cli.commands.conversations import messages as message_commands
@@ -32,6 +33,8 @@ from kelpie.cli.commands.operations import secrets as secret_commands
 from kelpie.cli.commands.operations import server as server_commands
 from kelpie.cli.commands.tools import mcp as mcp_commands
 from kelpie.cli.commands.tools import tools as tool_commands
+from kelpie.cli.commands.triggers import hooks as hook_commands
+from kelpie.cli.commands.triggers import schedules as schedule_commands
 from kelpie.cli.exit_codes import ERROR, NOT_FOUND, NOT_RUNNING, OK, USAGE
 from kelpie.cli.id_lookup import UnknownId
 from kelpie.cli.options import (
@@ -71,6 +74,7 @@ simulation = group(
 kelpie.add_typer(server_commands.commands, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(template_commands.commands, name="templates")
+kelpie.add_typer(project_commands.commands, name="projects")
 kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(passage_commands.commands, name="passages")
 kelpie.add_typer(folder_commands.commands, name="folders")
@@ -78,6 +82,8 @@ kelpie.add_typer(file_commands.commands, name="files")
 kelpie.add_typer(message_commands.commands, name="messages")
 kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
+kelpie.add_typer(schedule_commands.commands, name="schedules")
+kelpie.add_typer(hook_commands.commands, name="hooks")
 kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(mcp_commands.commands, name="mcp")
 kelpie.add_typer(model_commands.commands, name="models")
@@ -176,11 +182,12 @@ def chat(
 
 
 @kelpie.command(epilog=examples("demo"))
-def demo(url: Url = None) -> None:
+def demo(context: typer.Context, url: Url = None) -> None:
     """Create the agent 'demo', if missing, and show what to try."""
     from kelpie.cli.commands import demo
 
-    raise typer.Exit(demo.demo(client(url)))
+    given = context.parent.params if context.parent is not None else {}
+    raise typer.Exit(demo.demo(client(url), {**given, "url": url or given.get("url")}))
 
 
 @kelpie.command(epilog=examples("doctor", "doctor -v", "doctor --isolation"))

@@ -137,6 +137,22 @@ class DeploymentId(Id):
     prefix = "deployment"
 
 
+class ProjectId(Id):
+    prefix = "project"
+
+
+class ScheduleId(Id):
+    prefix = "schedule"
+
+
+class FiringId(Id):
+    prefix = "firing"
+
+
+class HookId(Id):
+    prefix = "hook"
+
+
 class UserId(Id):
     prefix = "user"
 
@@ -151,6 +167,10 @@ class KeyId(Id):
 
 class TokenId(Id):
     prefix = "token"
+
+
+class SessionId(Id):
+    prefix = "session"
 
 
 DEFAULT_USER = UserId("user-00000000-0000-4000-8000-000000000000")

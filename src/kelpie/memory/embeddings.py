@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kelpie.core.access.consumers import Consumer
-from kelpie.core.errors import CallerError, ModelError, StorageError
+from kelpie.core.errors import CallerError, ModelError, ModelFault, StorageError
 from kelpie.core.settings.settings import Settings
 from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 from kelpie.llm.routing.models import OWN, Models
@@ -93,6 +93,18 @@ class Embeddings:
         """The vectors of texts that were stored before; no caller waits for them. The organization is needed for
         models of its own providers."""
         return await self._of(handles, texts, BACKLOG_S, Consumer(organization), waits=False)
+
+    async def of_texts(self, handle: str, texts: Sequence[str], consumer: Consumer) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats, for a caller who wants the vectors themselves.
+
+        Raises InvalidInput, NotFound, ModelError, StorageError, and Overloaded when too many wait.
+        """
+        try:
+            async with asyncio.timeout(BACKLOG_S):
+                return await self._in_turn(handle, texts, consumer, waits=True)
+        except TimeoutError:
+            text = f"{handle} did not answer within {BACKLOG_S:g} s; send fewer texts at once"
+            raise ModelError(ModelFault.timeout, text) from None
 
     def is_shared(self, handle: str) -> bool:
         """True if a model can only be of a provider that all organizations share."""

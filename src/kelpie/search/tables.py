@@ -36,7 +36,7 @@ search_items = Table(
     UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     Index("ix_search_items_kind_scope", "kind", "scope", "loose", "checksum"),  # all that sums over loose items need
     Index("ix_search_items_kind_model", "kind", "model"),
-    Index("ix_search_items_thread", "thread", "place", sqlite_where=_IN_ORDER, postgresql_where=_IN_ORDER),
+    Index("ix_search_items_thread", "thread", "place", sqlite_where=_IN_ORDER),
 )
 
 # Some hundred items of a scope, or some ten thousand, whose words were sorted. It is never changed, except for the

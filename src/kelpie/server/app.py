@@ -9,6 +9,8 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
+from kelpie.accounts.sessions import Sessions
+from kelpie.server.dashboard import registration as dashboard
 from kelpie.server.edge.authentication import AuthenticationMiddleware
 from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
@@ -27,6 +29,8 @@ from kelpie.server.kelpie import (
     ids,
     keys,
     permissions,
+    projects,
+    prompts,
     sandbox,
     spending,
     usage,
@@ -34,6 +38,8 @@ from kelpie.server.kelpie import (
 )
 from kelpie.server.kelpie import mcp as mcp_connections
 from kelpie.server.kelpie import models as model_care
+from kelpie.server.kelpie import runs as run_records
+from kelpie.server.kelpie.triggers import hooks, schedules
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
@@ -61,10 +67,13 @@ from kelpie.server.letta.models import routes as models
 from kelpie.server.letta.providers import routes as providers
 from kelpie.server.letta.runs import internal_routes, job_routes, step_routes
 from kelpie.server.letta.runs import routes as runs
+from kelpie.server.letta.schedules import routes as agent_schedules
 from kelpie.server.letta.templates import routes as templates
 from kelpie.server.letta.tools import routes as tools
 from kelpie.server.letta.tools import run_routes, sandbox_routes
 from kelpie.server.mcp import routes as mcp
+from kelpie.server.openai import chat_routes, embedding_routes, model_routes, response_routes
+from kelpie.server.openai.error_shape import OpenAiErrors
 from kelpie.server.pages import registration as pages
 
 if TYPE_CHECKING:
@@ -136,6 +145,13 @@ _ROUTERS = (
     model_care.router,
     mcp_connections.router,
     mcp_connections.task_router,
+    agent_schedules.router,
+    schedules.router,
+    schedules.firing_router,
+    hooks.router,
+    hooks.all_router,
+    hooks.delivery_router,
+    projects.router,
     admin_routes.organization_router,
     admin_routes.user_router,
     access_token_routes.router,
@@ -144,6 +160,8 @@ _ROUTERS = (
     approvals.router,
     approvals.agent_router,
     ids.router,
+    prompts.router,
+    run_records.router,
     keys.router,
     spending.router,
     facts.router,
@@ -154,6 +172,12 @@ _ROUTERS = (
     usage.router,
     usage.quota_router,
     mcp.router,
+    chat_routes.router,
+    chat_routes.letta_router,
+    response_routes.router,
+    embedding_routes.router,
+    model_routes.router,
+    model_routes.letta_router,
 )
 
 
@@ -167,6 +191,9 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.state.models_configured = lambda: kelpie.runtime.models.configured
     pages.register(app)
+    if kelpie.settings.dashboard:
+        app.state.sessions = Sessions(kelpie.world, kelpie.runtime.authenticator)
+        dashboard.register(app)
     errors.register(app)
     missing_routes.register(app)
     settings = kelpie.settings
@@ -181,7 +208,8 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         api=kelpie.api,
         quotas=runtime.quotas,
         processor_time=runtime.processor_time,
-        pages=pages.OPEN_PATHS,
+        pages=pages.OPEN_PATHS | (dashboard.open_paths() if settings.dashboard else frozenset()),
+        sessions=origins if settings.dashboard else None,
     )
     app.add_middleware(LatestPrefix)
     app.add_middleware(CrossOrigin, allowed=origins, protected=settings.protected)
@@ -189,13 +217,17 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         RequestGuard,
         hosts=[settings.host],
         limits=BodyLimits(
-            images=settings.body_bytes_max, plain=settings.json_bytes_max, uploads=settings.upload_bytes_max
+            images=settings.body_bytes_max,
+            plain=settings.json_bytes_max,
+            uploads=settings.upload_bytes_max,
+            hooks=settings.hook_bytes_max,
         ),
         stall_s=settings.stall_s,
         protected=settings.protected,
         origins=origins,
     )
     app.add_middleware(RequestLog, ids=kelpie.world.ids)
+    app.add_middleware(OpenAiErrors)
     kelpie.connect_api(CellServer(app).serve)
     return app
 

@@ -34,9 +34,11 @@ COUNTED = (
     Counted("agent_file_parts", "agent", ("document",)),
     Counted("template_versions", "row", ("document",)),
     Counted("agent_variables", "agent", ("memory_variables",)),
+    Counted("client_turns", "row", ("request",)),
     Counted("folders", "row", ("description", "instructions", "metadata")),
     Counted("files", "row", ("name", "original_name", "error"), "files"),
     Counted("file_passages", "row", ("text",)),
+    Counted("schedules", "row", ("said",)),
 )
 
 # An agent that is being deleted belongs to no organization; its rows count for the one it had until they are gone.

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from kelpie.core.agents.agent_file import Document, FileServer, FileTool, member
 from kelpie.core.errors import Conflict
-from kelpie.core.ids import AgentId, OrganizationId, ToolId, UserId
+from kelpie.core.ids import AgentId, OrganizationId, UserId
 from kelpie.core.time import Micros
 from kelpie.core.tools.mcp_servers import McpServer
 from kelpie.core.tools.tools import Tool, ToolType
@@ -111,9 +111,3 @@ def write(
             raise Conflict(f"The tool '{name}' was deleted meanwhile. Send the request again.")
         found[reference] = tool
     return found, tuple(dict.fromkeys(affected))
-
-
-def own_tools(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> list[ToolId]:
-    """The tools of these names that exist."""
-    there = tools.by_names(tx, organization, names) if names else {}
-    return [there[name].id for name in names if name in there]

@@ -6,6 +6,7 @@ from typing import Any
 from kelpie.agent.definition import compaction_settings, creation
 from kelpie.core.access.identities import Identity
 from kelpie.core.agents.agent import Agent, ModelChoice, Secret
+from kelpie.core.dates.time_zones import check_timezone
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, OrganizationId, ToolId, UserId
 from kelpie.core.paging import Page
@@ -40,7 +41,7 @@ MODEL_FIELDS = (
 )  # fmt: skip
 _ALSO_SETTINGS = {"max_tokens": "max_output_tokens", "parallel_tool_calls": "parallel_tool_calls"}
 _RELATIONS = frozenset({"tool_ids", "block_ids", "identity_ids", "folder_ids", "secrets", "message_ids"})
-_CHECKED = {"name": creation.check_name, "timezone": creation.check_timezone}
+_CHECKED = {"name": creation.check_name, "timezone": check_timezone}
 
 
 def changes_model(changes: Mapping[str, Any]) -> bool:

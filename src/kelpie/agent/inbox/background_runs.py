@@ -10,7 +10,7 @@ from kelpie.accounts.quotas import Quotas
 from kelpie.agent.events import event_json
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import StreamCut, TurnEnded, TurnEvent
-from kelpie.agent.inbox import send_preparation
+from kelpie.agent.inbox import run_acceptance, send_preparation
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.send_from_page import check_page
 from kelpie.agent.inbox.send_from_tool import on_behalf
@@ -18,23 +18,12 @@ from kelpie.agent.turn import duplicate_sends
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
-from kelpie.core.errors import (
-    AgentStopped,
-    ConversationBusy,
-    Gone,
-    InvalidInput,
-    MailboxFull,
-    NotFound,
-    PendingApproval,
-)
+from kelpie.core.errors import ConversationBusy, Gone, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.routing.models import Models
 from kelpie.storage.accounts import row_ownership
-from kelpie.storage.agents import agents
-from kelpie.storage.agents.ownership_fence import NOBODY
-from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import client_ids, runs, unfinished
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs.events import Batch
@@ -44,7 +33,6 @@ from kelpie.world.world import World
 
 BATCHES_READ = 64  # at once, of a stream that is followed
 LOOK_S = 2.0  # a follower reads again after this time even without a notification
-RETRY_AFTER_S = 5.0
 
 
 class BackgroundRuns:
@@ -105,17 +93,7 @@ class BackgroundRuns:
                 return same
             if send.alone and (busy := keeper or unfinished.newest_in_background(tx, agent_id, send.conversation)):
                 raise ConversationBusy(busy)
-            if agents.get(tx, agent_id).stopped:
-                raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
-            if not given.answers and (pending := approvals.get(tx, agent_id, send.conversation)):
-                raise PendingApproval(pending.request)
-            if runs.count_created(tx, agent_id) >= (most := self._settings.mailbox_size):
-                raise MailboxFull(
-                    f"{most} messages are already waiting for this agent. Send it again later.", RETRY_AFTER_S
-                )
-            self._quotas.require_room(tx, self._organization)
-            runs.open_run(tx, run, self._organization, given, NOBODY)
-            client_ids.add(tx, agent_id, run.id, given.otids)
+            run_acceptance.accept(tx, run, self._organization, given, self._quotas, self._settings.mailbox_size)
             return run
 
         stored = await self._world.database.transact(write)

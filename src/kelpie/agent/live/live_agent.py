@@ -16,7 +16,7 @@ from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.agent.prompt.agent_types import Thoughts, TypeSpec, spec_for, thoughts_of
 from kelpie.agent.prompt.context import Context
-from kelpie.agent.prompt.rendering import system_text, tool_schemas, with_skills
+from kelpie.agent.prompt.rendering import system_text, tool_schemas, with_instructions, with_skills
 from kelpie.agent.tool_calls import tool_rules
 from kelpie.agent.tool_calls.approval_matching import with_client
 from kelpie.agent.tool_calls.call_plan import denied_names
@@ -55,6 +55,15 @@ class PromptFrame:
     weight: int  # of instructions and tools, in bytes
 
 
+def _overridden(agent: Agent, override: TurnOverrides) -> Agent:
+    """The agent with the model and the response format of one turn."""
+    model, form = override.model or agent.model, override.response_format
+    if form is None:
+        return replace(agent, model=model)
+    settings = {name: value for name, value in model.settings.items() if name != "response_format"}
+    return replace(agent, model=replace(model, settings=settings), response_format=form)
+
+
 @dataclass(slots=True, eq=False)
 class LiveConversation:
     """One conversation in memory. `stale` is set when something changed outside its turn."""
@@ -84,6 +93,13 @@ class LiveConversation:
         self.forgotten += 1
         self.context = None
 
+    def renew(self, loaded: AgentSnapshot) -> None:
+        """Takes in what was read of the agent; the context is read again if its model is shown it in another form."""
+        before = self.spec
+        self.loaded = loaded
+        if self.spec is not before:
+            self.reread()
+
     def reread(self) -> None:
         """Invalidates the context: it is read again before the model is next asked."""
         self.context = None
@@ -91,12 +107,12 @@ class LiveConversation:
     @property
     def agent(self) -> Agent:
         """The agent with the settings of the conversation and of the turn."""
-        own, model = self.loaded.conversation, self.override.model if self.override else None
-        if own is None and model is None:
+        own, override = self.loaded.conversation, self.override
+        if own is None and (override is None or (override.model is None and override.response_format is None)):
             return self.loaded.agent
         if self._agent is None or self._agent[0] is not self.loaded:
             agent = self.loaded.agent if own is None else self.choose(self.loaded.agent, own)
-            self._agent = (self.loaded, agent if model is None else replace(agent, model=model))
+            self._agent = (self.loaded, agent if override is None else _overridden(agent, override))
         return self._agent[1]
 
     @contextmanager
@@ -115,7 +131,7 @@ class LiveConversation:
         before = self.spec
         self.override = override
         self._agent = self._frame = None
-        if self.spec is not before:  # the history is shown to another kind of model in another form
+        if self.spec is not before:  # as in `renew`
             self.reread()
 
     @property
@@ -169,7 +185,7 @@ class LiveConversation:
             text = own.system
             if text is None:
                 text = system_text(agent, self.loaded.blocks, now, self.conversation, self.loaded.directories)
-            system = with_skills(text, own.skills)
+            system = with_instructions(with_skills(text, own.skills), own.instructions)
         exits = exits_of(spec, agent.tool_rules)
         tools = tool_schemas(self.loaded.tools, spec, exits)
         weight = sum(len(t.name) + byte_length(t.description) + len(orjson.dumps(t.parameters)) for t in tools)

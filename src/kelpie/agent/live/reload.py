@@ -60,13 +60,10 @@ async def _reload(database: Database, conversation: LiveConversation, position: 
         loaded = _refresh(tx, known)
         return loaded, _read_context(tx, agent, position) if wanted else None
 
-    conversation.loaded, context = await database.read(read)
-    if context is None:
-        if conversation.spec is not spec:  # the history is shown to the model in another form
-            conversation.reread()
-        return
-    if conversation.forgotten == forgotten and conversation.spec is spec:  # else it is read once more
-        conversation.context = context
+    loaded, context = await database.read(read)
+    conversation.renew(loaded)
+    if context is not None and conversation.forgotten == forgotten and conversation.spec is spec:
+        conversation.context = context  # else it is read once more
 
 
 def _refresh(tx: Tx, known: AgentSnapshot) -> AgentSnapshot:

@@ -14,6 +14,7 @@ from kelpie.search.text import segment_queue
 from kelpie.storage.agents import agents
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.conversations import client_turns
 from kelpie.storage.files import removal as file_removal
 from kelpie.storage.memory import working_memory
 from kelpie.storage.rows.piece_size import PieceSize
@@ -27,6 +28,7 @@ PRUNE_PIECE = 500  # turns: about 10 ms
 WORKSPACES_PIECE = 500
 WORKSPACES_MEASURED = 50  # in one round
 BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
+CLIENT_TURNS_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # as long as OpenAI keeps a response
 IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
 
 _log = logs.get("app")
@@ -76,6 +78,7 @@ class Cleanup:
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()
             await self._prune_calls()
+            await self._prune_client_turns()
             self._pruned_s = now_s
 
     async def _put_in_order(self) -> None:
@@ -122,6 +125,13 @@ class Cleanup:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT
         while old := await database.read(lambda tx: journal_keys.old_turns(tx, before, PRUNE_PIECE)):
             await write_piece(database, partial(journal_keys.remove, turns=old))
+
+    async def _prune_client_turns(self) -> None:
+        """Their conversations stay; only a client that comes back after so long begins a new one."""
+        database, before = self._world.database, self._world.clock.now() - CLIENT_TURNS_KEPT
+        await write_all(
+            database, partial(client_turns.needs_cleanup, before=before), partial(client_turns.clean_up, before=before)
+        )
 
     async def _prune_calls(self) -> None:
         """The calls of a run go with it; these were made by hand."""

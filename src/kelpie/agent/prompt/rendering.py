@@ -46,6 +46,13 @@ def with_skills(text: str, skills: Sequence[Skill]) -> str:
     return "\n".join([text, "", "<available_skills>", *lines, "</available_skills>"])
 
 
+def with_instructions(text: str, instructions: str | None) -> str:
+    """The text with what the client asks of the agent for this turn."""
+    if not instructions:
+        return text
+    return "\n".join([text, "", "<client_instructions>", instructions, "</client_instructions>"])
+
+
 def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros, conversation: str = "") -> tuple[str, str]:
     """The blocks as text, and a note with the ids of agent and conversation and the date."""
     spec = spec_of(agent.agent_type)

@@ -87,7 +87,7 @@ class AgentFileImports:
 
         Raises InvalidInput, Conflict, ModelError, QuotaExceeded, StorageError.
         """
-        notes: list[str] = []
+        notes = list(file.notes)
         plan = await self.plan(file, options, notes)
         with self._staged.held(plan.agent_ids):
             histories = [await self._stage(file, planned) for planned in plan.agents]
@@ -125,7 +125,7 @@ class AgentFileImports:
         references = import_plan.draw(file, ids, now, self._caller, self._settings.block_limit, deployment)
         tools = await self._planned_tools(file, options, notes)
         folders = planned_folders.plan(file, ids, now, self._caller, await self._folder_models(file, options))
-        notes += [*file.notes, *_missing_folders(file)]
+        notes += _missing_folders(file)
         planned = [
             await self._agent(file, number, agent, options, references, tools, notes)
             for number, agent in enumerate(file.agents)
@@ -231,12 +231,15 @@ class AgentFileImports:
         handle = new.model or (await self._models.default()).handle
         try:
             info = await self._models.resolve(handle)
-        except NotFound as error:
+        except (NotFound, InvalidInput) as error:
             field = "model" if options.model else f"file.agents[{number}].model"
             place = "the field 'model' of the import" if options.deployment is None else "the template"
-            raise InvalidInput(field, f"{str(error).rstrip('.')}. Name a model of this server in {place}.") from None
+            why = (error.remedy if isinstance(error, InvalidInput) else str(error)).rstrip(".")
+            raise InvalidInput(field, f"{why}. Name a model of this server in {place}.") from None
         if handle == LETTA_FREE:
             notes.append(f"{new.name}: the model {LETTA_FREE} does not exist here; {info.handle} is used.")
+        elif info.handle != handle:
+            notes.append(f"{new.name}: the model {handle} is {info.handle} here.")
         given: dict[str, Any] = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
         if options.model not in (None, in_file) or handle == LETTA_FREE:  # what the file says is about another model
             window = new.context_window_limit
@@ -314,11 +317,16 @@ class AgentFileImports:
         return found
 
     async def _made(self, file: AgentFile, tool: FileTool) -> Tool:
+        """The custom tool to register, under the name by which it was looked for. Raises InvalidInput."""
         assert tool.new is not None
+        where = f"file.tools[{file.tools.index(tool)}]"
         try:
-            return await self._tools.prepared(tool.new)
+            made = await self._tools.prepared(tool.new)
         except InvalidInput as error:
-            raise InvalidInput(f"file.tools[{file.tools.index(tool)}].{error.field}", error.remedy) from None
+            raise InvalidInput(f"{where}.{error.field}", error.remedy) from None
+        if made.name != tool.name:
+            raise InvalidInput(f"{where}.name", f"must be '{made.name}', as its schema or its source code says")
+        return made
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -372,8 +380,11 @@ class AgentFileImports:
     def _give_tools(self, tx: Tx, planned: PlannedAgent, found: Mapping[str, Tool]) -> None:
         mine = [found[reference] for reference in planned.tools if reference in found]
         names = (*creation.own_tools(planned.new, spec_of(planned.new.agent_type)), *planned.new.tools)
-        named = agent_changes.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), ()) if names else ()
-        require_heartbeats("tools", planned.new.agent_type, (*mine, *named))
+        try:
+            named = agent_changes.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), ()) if names else ()
+            require_heartbeats("tools", planned.new.agent_type, (*mine, *named))
+        except InvalidInput as error:
+            raise InvalidInput(f"file.agents[{planned.number}].{error.field}", error.remedy) from None
         tool_rows.give_to_new(tx, planned.agent.id, [tool.id for tool in (*mine, *named)])
 
 

@@ -11,6 +11,7 @@ from kelpie.agent.compaction.window_guard import fitting
 from kelpie.agent.definition import creation, loaded_agent
 from kelpie.agent.live.live_agent import LiveConversation, chooser
 from kelpie.agent.prompt.context import load_context
+from kelpie.agent.prompt.prompt_inspection import InspectedPrompt, inspect_prompt
 from kelpie.agent.prompt.rendering import prepare
 from kelpie.agent.turn.model_call import request_for
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
@@ -74,6 +75,10 @@ class ModelPreviews:
         model = handle.partition("/")[2]
         request = request_for(frame, frame.tools, model, entries, lane.allowed_tools(frame, ()), deltas=deltas)
         return await self._models.payload(handle, request)
+
+    async def prompt(self, thread: AgentId | ConversationId) -> InspectedPrompt | None:
+        """The parts of the prompt that the next step of a thread would have. Raises NotFound, ModelError."""
+        return inspect_prompt(await self.payload(thread, ()))
 
     def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> LiveConversation:
         """The agent as it is seen in the thread."""

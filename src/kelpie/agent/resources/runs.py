@@ -1,12 +1,13 @@
 """Runs API: records of runs and steps, for clients to read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kelpie.agent.prompt.prompt_inspection import InspectedPrompt, inspect_prompt
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import Agent
-from kelpie.core.conversations.messages import Message
-from kelpie.core.conversations.runs import UNFINISHED, Run, RunQuery, Step, StepQuery, Trace
+from kelpie.core.conversations.messages import Message, NewMessage
+from kelpie.core.conversations.runs import UNFINISHED, JournalEntry, Run, RunQuery, Step, StepQuery, Trace
 from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.paging import Page
@@ -15,8 +16,10 @@ from kelpie.core.time import Micros
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import messages
-from kelpie.storage.runs import runs, steps, tool_calls, traces
+from kelpie.storage.runs import journal_keys, runs, steps, tool_calls, traces, unfinished
 from kelpie.world.database import Database, Tx
+
+JOURNAL_MAX = 1000  # commits of one run that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,19 @@ class Traced:
     step: Step
     agent: Agent  # as it is now
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrompt:
+    """A step with its stored request, and the parts of that if it is whole."""
+
+    step: Step
+    trace: Trace | None
+    prompt: InspectedPrompt | None
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self.trace is not None and self.trace.request_bytes > len(self.trace.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,18 @@ class Spending:
         return self.budget is not None and self.of_budget.exceeds(self.budget)
 
 
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run with what is known around it."""
+
+    run: Run
+    agent_name: str
+    recoveries: int  # number of times it was resumed after a server had stopped
+    active_at: Micros  # of its last commit
+    journal: tuple[JournalEntry, ...] = ()
+    given: tuple[NewMessage, ...] = ()
+
+
 class Runs:
     """Runs and steps of the caller's organization."""
 
@@ -57,6 +85,26 @@ class Runs:
     def _run(self, tx: Tx, run_id: RunId) -> Run:
         row_ownership.run(tx, self._organization, run_id)
         return runs.get(tx, run_id)
+
+    async def records(self, query: RunQuery) -> list[RunRecord]:
+        """Runs with the names of their agents and their last activity."""
+
+        def read(tx: Tx) -> list[RunRecord]:
+            found = runs.select_runs(tx, self._organization, query)
+            return _records(tx, found)
+
+        return await self._database.read(read)
+
+    async def record(self, run_id: RunId) -> RunRecord:
+        """A run with its journal and its input. Raises NotFound."""
+
+        def read(tx: Tx) -> RunRecord:
+            run = self._run(tx, run_id)
+            commits = journal_keys.entries(tx, run.agent_id, run.id, JOURNAL_MAX)
+            given = unfinished.given(tx, run_id).messages
+            return replace(_records(tx, [run])[0], journal=tuple(commits), given=given)
+
+        return await self._database.read(read)
 
     async def steps(self, query: StepQuery) -> list[Step]:
         return await self._database.read(lambda tx: steps.select_steps(tx, self._organization, query))
@@ -95,6 +143,18 @@ class Runs:
             if trace is None:
                 return None
             return Traced(trace, step, agents.get(tx, step.agent_id), tuple(messages.of_step(tx, step_id)))
+
+        return await self._database.read(read)
+
+    async def prompt(self, step_id: StepId) -> StepPrompt:
+        """The prompt of a step, as far as it is stored. Raises NotFound."""
+
+        def read(tx: Tx) -> StepPrompt:
+            row_ownership.step(tx, self._organization, step_id)
+            trace = traces.find(tx, step_id)
+            whole = trace is not None and trace.request_bytes <= len(trace.request)
+            prompt = inspect_prompt(trace.request) if trace is not None and whole else None
+            return StepPrompt(steps.get(tx, step_id), trace, prompt)
 
         return await self._database.read(read)
 
@@ -151,3 +211,17 @@ class Runs:
 
     async def page(self, query: RunQuery) -> list[Run]:
         return await self._database.read(lambda tx: runs.select_runs(tx, self._organization, query))
+
+
+def _records(tx: Tx, found: Sequence[Run]) -> list[RunRecord]:
+    names = agents.names(tx, sorted({run.agent_id for run in found}))
+    started, active = runs.taken_up(tx, [run.id for run in found]), journal_keys.latest(tx, found)
+    return [
+        RunRecord(
+            run,
+            names.get(run.agent_id, ""),
+            max(started.get(run.id, 0) - run.background, 0),
+            run.completed_at or active.get(run.id, run.created_at),
+        )
+        for run in found
+    ]

@@ -146,6 +146,8 @@ class Activation:
         again = None
         if turn.messages:  # perhaps they were answered while this waited for its lane
             again = await duplicate_sends.find_replay(world.database, self.agent_id, send)
+            if again is None and send.once:
+                await duplicate_sends.refuse_halfway(world.database, self.agent_id, send)
         start = again or await approval_answers.begin(world.database, conversation, send.given)
         if isinstance(start, Replay):
             start.emit(turn)

@@ -12,6 +12,7 @@ from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.turn.approval_answers import Replay
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
+from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId
 from kelpie.storage.conversations import messages
 from kelpie.storage.runs import client_ids, runs, unfinished
@@ -45,6 +46,17 @@ def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run |
             over = run.status not in UNFINISHED and not conversation and runs.has_newer(tx, run)
             return None if over or run.status is RunStatus.failed else run
     return None
+
+
+async def refuse_halfway(database: Database, agent_id: AgentId, send: SendRequest) -> None:
+    """Raises Conflict when these messages are in the history already, of a turn that failed after that."""
+
+    def read(tx: Tx) -> bool:
+        named = client_ids.newest(tx, agent_id, send.conversation, send.messages[0].otid or "", SAME_ID_MAX)
+        return any(messages.has_run(tx, run_id) for run_id in named)
+
+    if await database.read(read):
+        raise Conflict("This message was sent before, and its turn failed halfway. Send it again as a new request.")
 
 
 async def find_replay(database: Database, agent_id: AgentId, send: SendRequest) -> Replay | None:

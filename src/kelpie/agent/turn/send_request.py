@@ -33,6 +33,7 @@ class SendRequest:
     override_model: str | None = None  # a handle; it becomes the model of `override` before the turn begins
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: AgentChain = UNCHAINED  # of agents, when it was one of them that sent this
+    once: bool = False  # whether the same messages are refused, instead of said again, after they failed halfway
     group_id: str | None = None  # the group that it is said in, and answered to
 
     @property

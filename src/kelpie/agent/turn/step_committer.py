@@ -77,7 +77,7 @@ class StepCommitter:
         state, conversation, dependencies = self._state, self._state.conversation, self._state.dependencies
         state.committed(result.run, result.rows)
         if result.loaded is not conversation.loaded:
-            conversation.loaded = result.loaded
+            conversation.renew(result.loaded)
             dependencies.pauses.until(conversation.agent)  # a pause that has just begun is timed from now on
         if result.cleared:
             conversation.reread()

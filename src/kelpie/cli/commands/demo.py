@@ -1,7 +1,9 @@
 """`kelpie demo`: a demo agent, created if it does not exist, and the commands to try with it."""
 
 import os
+import shlex
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from kelpie.cli.output import say
@@ -9,6 +11,7 @@ from kelpie.world.http.cli_client import Client
 
 NAME = "demo"
 _PORT = "KELPIE_PORT"
+_FOR_ALL = {"--config": "config", "--data-dir": "data_dir", "--url": "url"}  # options that stand before the command
 _NEW = {
     "name": NAME,
     "model": "kelpie/demo",
@@ -20,11 +23,13 @@ _NEW = {
 }
 
 
-def demo(client: Client) -> int:
-    """Creates the demo agent if there is none and prints what to try. Raises Unreachable or ErrorResponse."""
+def demo(client: Client, given: Mapping[str, str | None]) -> int:
+    """Creates the demo agent if there is none and prints what to try, with the options `given` before the command.
+    Raises Unreachable or ErrorResponse.
+    """
     found = client.get("/v1/agents/", name=NAME, limit=1)
     agent = found[0] if found else client.post("/v1/agents/", _NEW)
-    say(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))
+    say(what_to_try(client.base_url, agent, command(given), asks=client.credential is not None))
     return 0
 
 
@@ -58,7 +63,11 @@ Stop the server:
   {kelpie} server stop"""
 
 
-def command() -> str:
-    """The way to call this program again: by name where the PATH has it, else as it was called now."""
+def command(given: Mapping[str, str | None]) -> str:
+    """The way to call this program again: by name where the PATH has it, else as it was called now, for the same
+    server.
+    """
     directory, name = os.path.split(sys.argv[0])
-    return name if directory in os.environ.get("PATH", "").split(os.pathsep) else sys.argv[0]
+    program = name if directory in os.environ.get("PATH", "").split(os.pathsep) else sys.argv[0]
+    options = [part for option, name in _FOR_ALL.items() if (value := given.get(name)) for part in (option, value)]
+    return shlex.join((program, *options))

@@ -135,7 +135,11 @@ def _key() -> str:
     else:
         typed = given_text(STDIN, "KEY")
     if not typed.strip():
-        raise InvalidInput("KEY", "is empty; type it at the prompt or pipe it in: `kelpie providers add ... < key.txt`")
+        raise InvalidInput(
+            "KEY",
+            "is empty; type it at the prompt or pipe it in: `kelpie providers add ... < key.txt`. "
+            "A server that needs none is added with --no-key",
+        )
     return typed.strip()
 
 

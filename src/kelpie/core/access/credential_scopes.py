@@ -4,11 +4,22 @@ An authorization never reaches beyond one organisation, except that of the opera
 password (or, on a server that has none, any client that reaches it).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, KeyId, OrganizationId, TokenId, UserId
+from kelpie.core.ids import (
+    DEFAULT_ORGANIZATION,
+    DEFAULT_USER,
+    AgentId,
+    HookId,
+    KeyId,
+    OrganizationId,
+    ProjectId,
+    SessionId,
+    TokenId,
+    UserId,
+)
 from kelpie.core.time import Micros
 
 
@@ -46,6 +57,7 @@ class ApiKey:
     hint: str
     created_at: Micros
     agent_ids: tuple[AgentId, ...] | None = None  # None: every agent of the organisation
+    project_ids: tuple[ProjectId, ...] | None = None  # and the agents of these projects
     expires_at: Micros | None = None
     last_used_at: Micros | None = None
 
@@ -58,6 +70,7 @@ class NewKey:
     scopes: tuple[Scope, ...]
     user_id: UserId | None = None  # None: the caller
     agent_ids: tuple[AgentId, ...] | None = None
+    project_ids: tuple[ProjectId, ...] | None = None
     expires_at: Micros | None = None
 
 
@@ -81,6 +94,16 @@ class AccessToken:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """A browser in which a person signed in, with an API key or, if there is none, with the server's password."""
+
+    id: SessionId
+    key_id: KeyId | None
+    created_at: Micros
+    expires_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
 class Authorization:
     """The caller that a credential stands for, and what it may reach."""
 
@@ -91,7 +114,8 @@ class Authorization:
     hostname: str | None = None  # the site whose pages may use it; None: any
     operator: bool = False  # may act for any user
     expires_at: Micros | None = None
-    key_id: KeyId | TokenId | None = None
+    key_id: KeyId | TokenId | HookId | None = None
+    project_ids: tuple[ProjectId, ...] | None = None  # whose agents it may reach
 
 
 OPERATOR = Authorization(operator=True)
@@ -107,7 +131,28 @@ def authorization_of_key(key: ApiKey) -> Authorization:
     scopes = scopes_with(key.scopes)
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
-    return Authorization(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
+    if key.project_ids is not None:
+        grants = grants or {}  # the agents of the projects are added at each request
+    return Authorization(
+        key.user_id,
+        key.organization_id,
+        scopes,
+        grants,
+        expires_at=key.expires_at,
+        key_id=key.id,
+        project_ids=key.project_ids,
+    )
+
+
+def with_agents(given: Authorization, agents: Iterable[AgentId]) -> Authorization:
+    """The authorization of a key for projects with the agents that are in them now."""
+    access = ALL_ACCESS if Scope.write in given.scopes else READ_ACCESS
+    return replace(given, grants={**(given.grants or {}), **dict.fromkeys(agents, access)})
+
+
+def authorization_of_hook(hook_id: HookId, organization: OrganizationId) -> Authorization:
+    """Authorization of the token of a webhook, which is good for a delivery to this webhook and nothing else."""
+    return Authorization(DEFAULT_USER, organization, frozenset(), {}, key_id=hook_id)
 
 
 def authorization_of_token(token: AccessToken) -> Authorization:

@@ -151,7 +151,7 @@ class AgentFile:
     groups: tuple[FileGroup, ...] = ()
     folders: tuple[FileFolder, ...] = ()
     files: tuple[FolderFile, ...] = ()
-    notes: tuple[str, ...] = ()  # about what was left out when it was read
+    notes: tuple[str, ...] = ()  # about what it does not say, or was left out when it was read
     skills: tuple[Document, ...] = ()
 
 

@@ -59,6 +59,10 @@ CODES = (
         "An MCP server did not take the end of its session.",
     ),
     Code(
+        "mcp_stream_silent",
+        "An MCP server has not opened its stream of notifications yet. Its tools are called meanwhile.",
+    ),
+    Code(
         "mcp_task_lookup_failed",
         "The tasks of MCP servers could not be read. The server tries again.",
         "Check the disk.",

@@ -7,7 +7,7 @@ is here, and every code that is here is used.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kelpie.core.codes import agents, limits, mcp, memory, models, operation, requests, storage, tools
+from kelpie.core.codes import agents, limits, mcp, memory, models, operation, requests, storage, tools, triggers
 from kelpie.core.codes.code import Code
 
 AREAS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
@@ -16,6 +16,7 @@ AREAS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "Limits": limits.CODES,
         "Agents": agents.CODES,
         "Models": models.CODES,
+        "Schedules": triggers.CODES,
         "MCP servers": mcp.CODES,
         "Tools": tools.CODES,
         "Memory": memory.CODES,

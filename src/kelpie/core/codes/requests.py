@@ -124,6 +124,11 @@ CODES = (
         "Add its origin to the setting `server.allowed_origins`.",
     ),
     Code(
+        "parameter_unsupported",
+        "A parameter of OpenAI's API asks for something that agents cannot do.",
+        "Follow `message`; docs/openai.md lists the parameters.",
+    ),
+    Code(
         "request_conflict",
         "The request conflicts with what is stored, such as a name that is taken.",
         "Follow `detail`. Sending the same request again does not help.",

@@ -163,6 +163,18 @@ class RunQuery:
     duration_percentile: int | None = None
     created_from: Micros | None = None
     created_to: Micros | None = None
+    cost_micros_min: int | None = None  # millionths of a dollar, of the calls whose price is known
+    recovered: bool | None = None  # True: only runs that were resumed after a server had stopped
+    idle_since: Micros | None = None  # only unfinished runs that have committed nothing since then
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One commit of a turn: `open`, `step`, `compact` and others."""
+
+    number: int
+    kind: str
+    at: Micros
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ class ProviderAccess:
     api_version: str | None = None
 
 
+UNSAVED = "the provider"  # the name of one that is only checked
+
+
 @dataclass(frozen=True, slots=True)
 class ModelProvider:
     """A provider of one organization. `revision` grows with each change of what it is called with."""

@@ -27,6 +27,12 @@ class ServerSettings:
         "LETTA_SERVER_PASSWORD",
         secret=True,
     )
+    dashboard: bool = setting(
+        "server.dashboard",
+        "Whether the server shows the dashboard at `/` and lets people sign in to it.",
+        "KELPIE_DASHBOARD",
+        default=True,
+    )
     secure: bool = setting(
         "server.secure",
         "Whether the server also requires a password on a loopback address.",
@@ -99,6 +105,14 @@ class ServerSettings:
         "Maximum size of any other request body; larger requests get a 413.",
         "KELPIE_JSON_BYTES_MAX",
         default=2 * 1024 * 1024,
+        low=1,
+        high=BYTES_MAX,
+    )
+    hook_bytes_max: int = setting(
+        "server.hook_bytes_max",
+        "Maximum size of the body of a delivery to a webhook; larger ones get a 413.",
+        "KELPIE_HOOK_BYTES_MAX",
+        default=256 * 1024,
         low=1,
         high=BYTES_MAX,
     )
@@ -205,7 +219,7 @@ class ServerSettings:
         "server.trace_steps",
         "Number of newest steps whose exchange with the provider is stored (`/v1/steps/{id}/trace`); 0 stores none.",
         "KELPIE_TRACE_STEPS",
-        default=0,
+        default=100,
         low=0,
         high=COUNT_MAX,
     )
@@ -213,7 +227,7 @@ class ServerSettings:
         "server.trace_bytes_max",
         "Maximum number of bytes stored of a request to a provider and of its answer.",
         "KELPIE_TRACE_BYTES_MAX",
-        default=128 * 1024,
+        default=512 * 1024,
         low=0,
         high=BYTES_MAX,
     )

@@ -22,6 +22,7 @@ from kelpie.llm.openai.chat_request import encode_request
 from kelpie.llm.provider.interface import (
     EmbeddingInfo,
     Event,
+    ExchangeRecord,
     ModelInfo,
     ReasoningDelta,
     Reply,
@@ -44,7 +45,9 @@ class DemoProvider:
 
     name = "kelpie"
 
-    def __init__(self, script: Script | None = None, embedder: Embedder | None = None) -> None:
+    def __init__(self, script: Script | None = None, embedder: Embedder | None = None, *, traced: bool = False) -> None:
+        """`traced`: its replies say what a provider on the network would have been sent."""
+        self._traced = traced
         self._script = script
         self._embedder = embedder
         self._calls = 0
@@ -101,7 +104,8 @@ class DemoProvider:
                 yield delta
         if line.error is not None:
             raise line.error
-        yield _reply(request, line, calls)
+        reply = _reply(request, line, calls)
+        yield replace(reply, exchanged=ExchangeRecord(encode_request(request), None)) if self._traced else reply
 
     def _line(self, request: Request) -> Line:
         turn = read_turn(request)

@@ -1,7 +1,8 @@
 """Search for model servers on their default ports of this machine.
 
-It only looks: one connection per port, then GET requests, each port within a third of a second and all at once. The
-answers decide which server it is; another program on such a port is left alone.
+It only looks: one connection per port, then GET requests, each port within a third of a second and all at once. No
+HTTP client is loaded where nothing listens. The answers decide which server it is; another program on such a port is
+left alone.
 """
 
 import asyncio
@@ -37,22 +38,38 @@ class FoundServer:
 
 async def look(world: World) -> list[FoundServer]:
     """The model servers on the default ports, one of each kind, in the order of the ports."""
-    found = await asyncio.gather(*(_probe(world, port, kinds) for port, kinds in PORTS.items()))
+    left_s = await asyncio.gather(*(_left_s(world, port) for port in PORTS))
+    if not any(left_s):
+        return []
+    await world.http.transport().aclose()  # the first one imports what it needs, which is not the servers' time
+    probes = (
+        _probe(world, port, kinds, left) for (port, kinds), left in zip(PORTS.items(), left_s, strict=True) if left
+    )
     first: dict[str, FoundServer] = {}
-    for server in found:
+    for server in await asyncio.gather(*probes):
         if server is not None:
             first.setdefault(server.kind, server)
     return list(first.values())
 
 
-async def _probe(world: World, port: int, expected: Sequence[str]) -> FoundServer | None:
+async def _left_s(world: World, port: int) -> float:
+    """The time that a server on this port has for its answers; 0 if none accepted a connection in time."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    try:
+        async with asyncio.timeout(PROBE_S):
+            listens = await world.http.listens(HOST, port)
+    except TimeoutError:
+        return 0.0
+    return max(PROBE_S - (loop.time() - began_s), 0.0) if listens else 0.0
+
+
+async def _probe(world: World, port: int, expected: Sequence[str], within_s: float) -> FoundServer | None:
     url = f"http://{HOST}:{port}"
     channel = Channel(world, Endpoint(expected[0], url))
     try:
-        async with asyncio.timeout(PROBE_S):
-            if not await world.http.listens(HOST, port):
-                return None
-            limits = RetryLimits(attempts=1, connect_s=PROBE_S, listing_s=PROBE_S)
+        async with asyncio.timeout(within_s):
+            limits = RetryLimits(attempts=1, connect_s=within_s, listing_s=within_s)
             kind = await identify(Asker(channel, limits), expected)
     except (TimeoutError, ModelError):
         return None

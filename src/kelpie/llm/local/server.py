@@ -193,7 +193,7 @@ class LocalServer:
             try:
                 (vector,) = await self.embed(info, ("size",))
             except ModelError as error:
-                self._unmeasured[info.name] = error.message
+                self._unmeasured[info.name] = f"{error.message} {error.detail or ''}".rstrip()
                 return 0
             self._dimensions[info.name] = len(vector) // 4
         return self._dimensions[info.name]

@@ -8,6 +8,8 @@ from kelpie.llm.routing.providers import ALL_OFFERS, RESERVED_NAMES, how_to_have
 
 HANDLES_TOLD_MAX = 50
 LETTA_FREE = "letta/letta-free"  # in old examples and agent files: a model and an embedding model of every Letta server
+# Names that Letta gives to providers: the first to that of OPENAI_BASE_URL, if it is another address than OpenAI's.
+LETTA_NAMES = {"openai-proxy": "openai", "lmstudio_openai": "lmstudio"}
 
 
 def split(field: str, handle: str) -> tuple[str, str]:

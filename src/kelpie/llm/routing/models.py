@@ -46,7 +46,7 @@ from kelpie.llm.routing.default_model import DefaultModel, default_model
 from kelpie.llm.routing.discovered_servers import DiscoveredServers, no_server, unused_servers
 from kelpie.llm.routing.embedding_listing import check_it_chats, embeddings_of
 from kelpie.llm.routing.fallback import FallbackChain
-from kelpie.llm.routing.handles import LETTA_FREE, split, unknown
+from kelpie.llm.routing.handles import LETTA_FREE, LETTA_NAMES, split, unknown
 from kelpie.llm.routing.model_listing import Listing, spellings
 from kelpie.llm.routing.own_providers import OwnProviders, ReadProviders
 from kelpie.llm.routing.provider_report import ProviderReport, report_on
@@ -283,8 +283,8 @@ class Models:
         """
         if handle == LETTA_FREE:
             handle = (await self.default()).handle
+        handle = await self._renamed("model", handle)
         provider_name, name = split("model", handle)
-        await self.discover(handle)
         listing = self._listings.get(provider_name)
         found = await listing.find(name) if listing else None
         if found is None and listing is not None:
@@ -297,6 +297,16 @@ class Models:
         if found is None:
             raise unknown(handle, [model.handle for model in await self.all()], local)
         return found
+
+    async def _renamed(self, field: str, handle: str) -> str:
+        """The handle with this server's name of its provider. Raises as `split` and `discover` do."""
+        provider, model = split(field, handle)
+        await self.discover(handle)
+        if provider in self._listings or provider not in LETTA_NAMES:
+            return handle
+        here = f"{LETTA_NAMES[provider]}/{model}"
+        await self.discover(here)
+        return here
 
     def known(self, handle: str) -> ModelInfo | None:
         """Known facts about a model without a request; None when there is no such provider."""
@@ -311,8 +321,8 @@ class Models:
         """
         if handle == LETTA_FREE:
             handle = self._settings.default_embedding or await self.own_embedding() or handle
+        handle = await self._renamed("embedding", handle)
         provider_name, name = split("embedding", handle)
-        await self.discover(handle)
         listing = self._listings.get(provider_name)
         if listing is not None:
             names = spellings(listing.provider, name)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.models import ollama_host
-from kelpie.core.models.model_providers import ModelProvider, ProviderAccess, check_access
+from kelpie.core.models.model_providers import UNSAVED, ModelProvider, ProviderAccess, check_access
 from kelpie.core.models.provider_limits import ProviderLimits, parse_handles, parse_limits
 from kelpie.core.models.provider_types import PROVIDER_TYPES, ProviderType
 from kelpie.core.settings.settings import Settings
@@ -98,7 +98,7 @@ def make_providers(
 ) -> list[ConfiguredProvider]:
     """The providers that are set up, with their limits. Raises ConfigurationError."""
     bounds = _bounds(settings)
-    made = [ConfiguredProvider(DemoProvider(embedder=world.embedder))]
+    made = [ConfiguredProvider(DemoProvider(embedder=world.embedder, traced=settings.trace_steps > 0))]
     for offer in ALL_OFFERS:
         endpoint = _endpoint(offer, settings)
         if endpoint is not None:
@@ -126,12 +126,13 @@ def make_own(
     access = provider.access
     check_access(access, private=settings.provider_private)
     kind = PROVIDER_TYPES[access.provider_type]
+    whose = provider.name if provider.name == UNSAVED else f"the provider {provider.name}"
     endpoint = Endpoint(
         provider.name,
         access.base_url or kind.url or "",
         access.api_key,
-        f"the api_key of the provider {provider.name}",
-        f"the base_url of the provider {provider.name}",
+        f"the api_key of {whose}",
+        f"the base_url of {whose}",
         api_version=access.api_version,
         window_unknown=settings.context_window_unknown,
         output_tokens=settings.output_tokens,

@@ -7,8 +7,10 @@ from typing import Any
 from kelpie.core.conversations.questions import Question
 from kelpie.core.errors import McpError
 from kelpie.mcp.client.answers import ELICITATION, InputGiven, read_question
+from kelpie.mcp.protocol.envelope import PROGRESS_TOKEN
 from kelpie.mcp.protocol.messages import (
     METHOD_NOT_FOUND,
+    SUBSCRIBED,
     TOOLS_CHANGED,
     Failure,
     Notification,
@@ -35,6 +37,7 @@ class InboundMessages:
 
     def __init__(self, reply: Reply, tools_changed: Callable[[], None]) -> None:
         self.calls: dict[RequestId, RunningCall] = {}
+        self.subscribed: Callable[[], None] | None = None  # called when a subscription has begun
         self._reply = reply
         self._tools_changed = tools_changed
 
@@ -43,11 +46,14 @@ class InboundMessages:
             self._reply(self._answer(message, during))
         elif message.method == TOOLS_CHANGED:
             self._tools_changed()
+        elif message.method == SUBSCRIBED and self.subscribed is not None:
+            self.subscribed()
         elif message.method == "notifications/progress":
             self._progress(message)
 
     def _progress(self, message: Notification) -> None:
-        call = self.calls.get(message.params.get("progressToken", ""))
+        token = message.params.get(PROGRESS_TOKEN)
+        call = self.calls.get(token) if isinstance(token, str | int) else None
         done, total, said = (message.params.get(name) for name in ("progress", "total", "message"))
         if call is not None and call.progress is not None and isinstance(done, int | float):
             call.progress(

@@ -5,7 +5,10 @@ The server is first asked with `server/discover`, which only the stateless gener
 """
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -51,7 +54,10 @@ PROBE_S_MAX = 5.0  # for an answer to `server/discover`; older programs may not 
 REPEATS_MAX = 2  # of a stateless request whose answer broke off
 REPEAT_S = 0.25  # before the first repeat; the second waits twice as long
 PAGES_MAX, TOOLS_MAX = 100, 1000
+TOOLS_S_MIN = 60.0  # that a list of tools is kept, whatever its server says
 GOODBYE_S = 2.0
+QUESTIONS_S = 5.0  # for a task to ask what it waits for, before 2026-07-28
+NO_PERSON = "A task of this version of MCP cannot wait for a person, so the question was cancelled."
 TASK_TTL_MS = 24 * 3600 * 1000  # that a server is asked to keep a task, 2025-11-25
 
 _log = logs.get("mcp")
@@ -67,6 +73,7 @@ class Session:
         self.capabilities: Mapping[str, Any] = {}
         self.instructions: str | None = None
         self.lists_tools = False  # somebody has asked for its tools
+        self._tools_end_at: float | None = None  # the list of tools is kept no longer; None: no end is known
         self._transport = transport
         self._session_only = session_only
         self._ids = count(1)
@@ -94,11 +101,13 @@ class Session:
         except TimeoutError:
             raise timed_out("it did not connect", connect_s) from None
 
-    async def listen(self) -> None:
-        """Follows what the server sends on its own, until that ends. Raises McpError."""
+    async def listen(self, ready: Callable[[], None]) -> None:
+        """Follows what the server sends on its own, until that ends. Calls `ready` when it arrives from now on.
+        Raises McpError."""
         if not self.stateless:
-            await self._transport.listen()
+            await self._transport.listen(ready)
         elif self.changes_tools:
+            self._inbound.subscribed = ready
             await self._send("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, self.version)
 
     @property
@@ -106,6 +115,16 @@ class Session:
         """True if the server says when its tools change."""
         offered = self.capabilities.get("tools")
         return isinstance(offered, Mapping) and offered.get("listChanged") is True
+
+    @property
+    def tools_are_old(self) -> bool:
+        """True if nobody has asked for the tools, or longer ago than the server says that they may be kept."""
+        ended = self._tools_end_at is not None and asyncio.get_running_loop().time() >= self._tools_end_at
+        return ended or not self.lists_tools
+
+    def expect_tools(self) -> None:
+        """Somebody is going to ask for the tools."""
+        self.lists_tools, self._tools_end_at = True, None
 
     async def close(self) -> None:
         for task in list(self._background):
@@ -169,9 +188,9 @@ class Session:
 
     async def tools(self) -> list[RemoteTool]:
         """All tools of the server, in its order. Raises McpError."""
-        self.lists_tools = True
+        self.expect_tools()
         found: list[RemoteTool] = []
-        cursor: str | None = None
+        cursor, kept_s = None, math.inf
         for _ in range(PAGES_MAX):
             page = await self._exchange("tools/list", {} if cursor is None else {"cursor": cursor})
             listed, cursor = page.get("tools"), page.get("nextCursor")
@@ -184,9 +203,16 @@ class Session:
                     raise malformed(f"it lists {error}") from None
             if len(found) > TOOLS_MAX:
                 raise McpError(McpFault.too_large, f"it lists more than {TOOLS_MAX} tools")
+            kept_s = min(kept_s, _kept_s(page))
             if not cursor:
+                self._note_age(kept_s)
                 return found
         raise McpError(McpFault.too_large, f"its list of tools has more than {PAGES_MAX} pages")
+
+    def _note_age(self, kept_s: float) -> None:
+        """A server that tells changes is believed; another's list is read again when it has ended."""
+        if self.stateless and not self.changes_tools:
+            self._tools_end_at = asyncio.get_running_loop().time() + max(kept_s, TOOLS_S_MIN)
 
     async def call(
         self,
@@ -223,10 +249,23 @@ class Session:
     async def task(self, task_id: str) -> Task:
         """The state of a task, with its result once it has one. Raises McpError."""
         found = _task(await self._exchange("tasks/get", {"taskId": task_id}))
+        if not self.stateless and found.status is TaskStatus.input_required:
+            return await self._without_person(found)
         if self.stateless or found.status is not TaskStatus.completed:
             return found
         result = await self._exchange("tasks/result", {"taskId": task_id})
         return Task(found.id, found.status, message=found.message, result=result)
+
+    async def _without_person(self, task: Task) -> Task:
+        """The task after its questions were cancelled. Before 2026-07-28 they come while the result is waited for, and
+        nobody can hold that wait until a person answers."""
+        running = RunningCall()
+        with contextlib.suppress(TimeoutError):  # it goes on without an answer; its result is asked for later
+            async with asyncio.timeout(QUESTIONS_S):
+                await self._exchange("tasks/result", {"taskId": task.id}, running=running)
+        asked = " ".join(question.message for question in running.asked.values())
+        said = f"It asked a person: {asked[:1000]} {NO_PERSON}" if asked else task.message
+        return replace(task, status=TaskStatus.working, message=said)
 
     async def cancel_task(self, task_id: str) -> None:
         """Raises McpError."""
@@ -355,6 +394,12 @@ def _pages_to_visit(error: RefusedRequest) -> InputNeeded:
         raise error
     asked = {f"page-{at}": {"method": "elicitation/create", "params": each} for at, each in enumerate(listed, 1)}
     return InputNeeded(read_questions(asked))
+
+
+def _kept_s(page: Mapping[str, Any]) -> float:
+    """How long a list may be kept; 0 if its server does not say."""
+    kept_ms = page.get("ttlMs")
+    return kept_ms / 1000 if isinstance(kept_ms, int | float) else 0.0
 
 
 def _task(result: Mapping[str, Any]) -> Task:

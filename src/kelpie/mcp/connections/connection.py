@@ -23,6 +23,7 @@ CALLS_MAX = 100  # of one server at once
 TRIES_MAX = 3  # to reach a server that does not accept connections
 RETRY_S = 0.25  # before the second try; the third waits twice as long
 SECRET_CHARS_MIN = 6  # shorter ones are words that any text may have
+LISTEN_S_MAX = 1.0  # that the first call waits for the stream of an older server
 LISTEN_AGAIN_S, LISTEN_AGAIN_S_MAX = 5.0, 300.0
 # Failures that say nothing about whether the server works.
 _ITS_WORD = (McpFault.refused, McpFault.too_large, McpFault.unauthorized)
@@ -192,9 +193,9 @@ class Connection:
                 tries += 1
 
     def _look_at_tools(self, session: Session) -> None:
-        """Has the tools read in a session in which nobody has: they may have changed while there was none."""
-        if not session.lists_tools:
-            session.lists_tools = True
+        """Has the tools read that are too old, or that nobody has read in this session: they may have changed."""
+        if session.tools_are_old:
+            session.expect_tools()
             self._tools_changed()
 
     async def _opened(self) -> Session:
@@ -211,10 +212,32 @@ class Connection:
                     raise
                 # It may have died of a question that it does not know.
                 self._session = await self._open_unless_closed(session_only=True)
-            self._session_only = not self._session.stateless
+            session = self._session
+            self._session_only = not session.stateless
             if self._listening is None:
-                self._listening = asyncio.create_task(self._listen(self._session))
-            return self._session
+                await self._begin_to_listen(session)
+                self._check_open()
+            return session
+
+    async def _begin_to_listen(self, session: Session) -> None:
+        """A question that an older server asks during the first call is lost unless somebody listens by then; a server
+        that opens no stream is not waited for. A change of tools that came before is lost as well, so they are read
+        again."""
+        ready = asyncio.Event()
+
+        def hears() -> None:
+            ready.set()
+            if session.lists_tools and session.changes_tools:
+                self._tools_changed()
+
+        self._listening = asyncio.create_task(self._listen(session, hears, ready.set))
+        if session.stateless:
+            return  # its questions are answers
+        try:
+            async with asyncio.timeout(LISTEN_S_MAX):
+                await ready.wait()
+        except TimeoutError:
+            _log.debug("mcp_stream_silent", "MCP server has not opened a stream yet", server=self.server.server_name)
 
     async def _open_unless_closed(self, *, session_only: bool) -> Session:
         """Opens a session. Closing the connection meanwhile ends that: nobody else would end the session."""
@@ -275,15 +298,16 @@ class Connection:
             self._listening = None
         self._close_soon(session)
 
-    async def _listen(self, session: Session) -> None:
+    async def _listen(self, session: Session, hears: Callable[[], None], fails: Callable[[], None]) -> None:
         """Follows what the server sends on its own, as long as the session lasts."""
         pause_s = LISTEN_AGAIN_S
         while session.alive:
             try:
-                await session.listen()
-                if not session.stateless:
+                await session.listen(hears)
+                if not session.stateless or not session.changes_tools:
                     return
             except McpError as error:
+                fails()
                 _log.debug(
                     "mcp_notifications_lost",
                     "Notifications of an MCP server stopped",
@@ -294,8 +318,6 @@ class Connection:
                     return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LISTEN_AGAIN_S_MAX)
-            if session.changes_tools:
-                self._tools_changed()  # what it said meanwhile is lost
 
     def _rest(self, *, upkeep: bool) -> None:
         """Closes the session when nothing has used it for a while."""

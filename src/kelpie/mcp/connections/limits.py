@@ -16,6 +16,7 @@ class ConnectionLimits:
     retry_s: float = 30.0
     idle_s: float = 600.0
     processes_max: int = 16
+    connections_max: int = 256  # over HTTP
 
     def of(self, options: McpOptions) -> "ConnectionLimits":
         """The limits of one server."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from kelpie.core.errors import McpError, McpFault
 from kelpie.core.tools.mcp_servers import McpServer, McpServerType
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.mcp.connections.breaker import Breaker
 from kelpie.mcp.connections.connection import Connection, ConnectionReport, Dial
 from kelpie.mcp.connections.limits import ConnectionLimits
@@ -17,16 +18,19 @@ ToolsChanged = Callable[[McpServer], None]
 class ConnectionPool:
     """`tools_changed` is called with a server that says that its tools have changed."""
 
-    def __init__(self, dial: Dial, limits: ConnectionLimits, clock: Clock) -> None:
+    def __init__(
+        self, dial: Dial, limits: ConnectionLimits, clock: Clock, share: OrganizationShare | None = None
+    ) -> None:
         self.limits = limits
         self.tools_changed: ToolsChanged = _nobody
         self._dial = dial
         self._clock = clock
+        self._share = share or OrganizationShare()
         self._connections: dict[str, Connection] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def get(self, server: McpServer) -> Connection:
-        """The connection of a server, by its configuration of now. Raises McpError when too many programs run."""
+        """The connection of a server, by its configuration of now. Raises McpError when too many are in use."""
         found = self._connections.get(server.id)
         if found is not None and found.server.config == server.config:
             found.server = server
@@ -58,19 +62,21 @@ class ConnectionPool:
         await asyncio.gather(*(connection.close() for connection in found), *self._leaving)
 
     def _with_room(self, wanted: Connection) -> Connection:
-        """Closes the program that is unused for longest, if one more would be too many. Raises McpError."""
-        if not _is_program(wanted) or _has_program(wanted):
+        """Closes the connection that is unused for longest, if one more would be too many. Programs and connections
+        over HTTP have a limit each, and an organization that has its share of it closes its own. Raises McpError.
+        """
+        if _is_open(wanted):
             return wanted
-        running = [each for each in self._connections.values() if _is_program(each) and _has_program(each)]
-        if len(running) < self.limits.processes_max:
+        limit = self.limits.processes_max if _is_program(wanted) else self.limits.connections_max
+        others = [each for each in self._connections.values() if _is_program(each) is _is_program(wanted)]
+        taken = [each for each in others if _is_open(each)]
+        own = [each for each in taken if each.server.organization_id == wanted.server.organization_id]
+        allowed = self._share.allows(len(own), 1, limit - len(taken))
+        if allowed and len(taken) < limit:
             return wanted
-        unused = [each for each in running if not each.in_use]
+        unused = [each for each in (taken if allowed else own) if not each.in_use]
         if not unused:
-            raise McpError(
-                McpFault.unreachable,
-                f"MCP server '{wanted.server.server_name}': {len(running)} stdio servers are running calls, which is "
-                "the limit (mcp.processes_max); try again later",
-            )
+            raise _full(wanted, len(taken), limit)
         self.drop(min(unused, key=lambda each: each.used_at).server.id)
         return wanted
 
@@ -86,9 +92,19 @@ def _is_program(connection: Connection) -> bool:
     return connection.server.config.server_type is McpServerType.stdio
 
 
-def _has_program(connection: Connection) -> bool:
-    """True if its program runs, or a call is about to start it."""
+def _is_open(connection: Connection) -> bool:
+    """True if it has a program or connection, or a call is about to make one."""
     return connection.connected or connection.in_use
+
+
+def _full(wanted: Connection, taken: int, limit: int) -> McpError:
+    if taken < limit:
+        reason = "other servers of the organization run calls, and others may use the places that are left"
+    elif _is_program(wanted):
+        reason = f"{taken} stdio servers are running calls, which is the limit (mcp.processes_max)"
+    else:
+        reason = f"{taken} connections to MCP servers are running calls, which is the limit"
+    return McpError(McpFault.unreachable, f"MCP server '{wanted.server.server_name}': {reason}; try again later")
 
 
 def _nobody(server: McpServer) -> None:

@@ -31,6 +31,7 @@ class OAuthGrant:
     token_auth: str = "none"  # how the client proves who it is at the token endpoint
     scope: str | None = None
     names_issuer: bool = False  # the authorization server adds `iss` to its redirects
+    by_hand: bool = False  # a person registered the client; without an `issuer`, it has not been used yet
     access_token: str | None = None
     refresh_token: str | None = None
     expires_at: Micros | None = None  # None: it is not known
@@ -38,6 +39,11 @@ class OAuthGrant:
 
     def to_json(self) -> str:
         return orjson.dumps(asdict(self)).decode()
+
+
+def client_by_hand(client_id: str, client_secret: str | None) -> OAuthGrant:
+    """A client that a person registered at the authorization server, before its first login."""
+    return OAuthGrant("", "", "", "", client_id, client_secret, by_hand=True)
 
 
 def grant_from_json(text: str) -> OAuthGrant:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 
@@ -20,10 +20,15 @@ from kelpie.mcp.oauth.grants import Login, OAuthGrant
 from kelpie.mcp.transports.http_exchange import HttpExchange
 
 LOGIN_S = 900.0  # that a person may take
+LIFE_S_MAX = 10 * 365 * 24 * 3600.0  # of a token
 CALLBACK = "/v1/tools/mcp/oauth/callback"
 CLIENT_DOCUMENT = "/v1/tools/mcp/oauth/client.json"
+BASIC = "client_secret_basic"
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _JSON = {"content-type": "application/json", "accept": "application/json"}
+
+
+Identity = tuple[str, str | None, str]  # client id, client secret, and how the secret is sent
 
 
 def client_document(base_url: str) -> dict[str, Any]:
@@ -61,10 +66,7 @@ class OAuthClient:
         """
         found = await self._discovery.find(server_url, challenge)
         redirect = f"{base_url}{CALLBACK}"
-        if known is not None and known.issuer == found.issuer and known.login and known.login.redirect_uri == redirect:
-            identity: tuple[str, str | None, str] = (known.client_id, known.client_secret, known.token_auth)
-        else:
-            identity = await self._identity(found, base_url, redirect)
+        identity = _known_identity(known, found, redirect) or await self._identity(found, base_url)
         login = Login(secrets[0], secrets[1], redirect, now)
         grant = OAuthGrant(
             issuer=found.issuer,
@@ -76,6 +78,7 @@ class OAuthClient:
             token_auth=identity[2],
             scope=found.scope,
             names_issuer=found.names_issuer,
+            by_hand=known is not None and known.by_hand,
             login=login,
         )
         return grant, _address(grant, login)
@@ -98,17 +101,24 @@ class OAuthClient:
         """The grant with a new token. Raises McpError when there is none to be had without the person."""
         if grant.refresh_token is None:
             raise McpError(McpFault.unauthorized, "its token has ended; log in again with `kelpie mcp login`")
-        return await self._tokens(grant, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}, now)
+        try:
+            return await self._tokens(grant, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}, now)
+        except McpError as error:
+            if error.kind is not McpFault.unauthorized:
+                raise
+            why = f"{error.message}; log in again with `kelpie mcp login`"
+            raise McpError(error.kind, why, code=error.code) from error
 
-    async def _identity(self, found: AuthorizationServer, base_url: str, redirect: str) -> tuple[str, str | None, str]:
-        """The client that Kelpie is at this authorization server."""
+    async def _identity(self, found: AuthorizationServer, base_url: str) -> Identity:
+        """The client that Kelpie becomes at this authorization server."""
         if found.takes_client_documents and urlsplit(base_url).scheme == "https":
             return f"{base_url}{CLIENT_DOCUMENT}", None, "none"
         if found.registration_endpoint is None:
             raise McpError(
                 McpFault.unauthorized,
-                "its authorization server registers no clients. Get a token there and set it as auth_token; or make "
-                "this Kelpie reachable at an https address and set mcp.public_url",
+                "its authorization server registers no clients. Register one there by hand, with the redirect address "
+                f"{base_url}{CALLBACK}, and log in with its client id (`kelpie mcp login --client-id`); or get a token "
+                "there and set it as auth_token",
             )
         wanted = client_document(base_url)
         del wanted["client_id"]
@@ -116,7 +126,7 @@ class OAuthClient:
         client_id, secret = data.get("client_id"), data.get("client_secret")
         if not isinstance(client_id, str):
             raise McpError(McpFault.unauthorized, "its authorization server gave no client id")
-        method = data.get("token_endpoint_auth_method") or ("client_secret_basic" if secret else "none")
+        method = data.get("token_endpoint_auth_method") or (BASIC if secret else "none")
         return client_id, secret if isinstance(secret, str) else None, str(method)
 
     async def _tokens(self, grant: OAuthGrant, form: dict[str, str], now: Micros) -> OAuthGrant:
@@ -125,7 +135,7 @@ class OAuthClient:
         if grant.client_secret is not None and grant.token_auth == "client_secret_post":
             form["client_secret"] = grant.client_secret
         elif grant.client_secret is not None:
-            pair = f"{grant.client_id}:{grant.client_secret}".encode()
+            pair = f"{quote(grant.client_id, safe='')}:{quote(grant.client_secret, safe='')}".encode()
             headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         data = await self._post(grant.token_endpoint, headers, urlencode(form).encode(), (200,))
         token = data.get("access_token")
@@ -136,7 +146,7 @@ class OAuthClient:
             grant,
             access_token=token,
             refresh_token=refresh if isinstance(refresh, str) else grant.refresh_token,
-            expires_at=now + int(life * MICROS_PER_SECOND) if isinstance(life, int | float) else None,
+            expires_at=now + int(min(life, LIFE_S_MAX) * MICROS_PER_SECOND) if isinstance(life, int | float) else None,
             scope=data["scope"] if isinstance(data.get("scope"), str) else grant.scope,
         )
 
@@ -156,6 +166,30 @@ class OAuthClient:
             said = str(data.get("error_description") or data.get("error") or f"status {status}")[:300]
             raise McpError(McpFault.unauthorized, f"its authorization server refused: {said}", code=status)
         return data
+
+
+def _known_identity(known: OAuthGrant | None, found: AuthorizationServer, redirect: str) -> Identity | None:
+    """The client of an earlier login, if it may be used here. Raises McpError for one that a person registered
+    elsewhere: its secret is for that authorization server alone."""
+    if known is None:
+        return None
+    if known.by_hand:
+        if known.issuer not in ("", found.issuer):
+            raise McpError(
+                McpFault.unauthorized,
+                f"the client id is registered at {known.issuer[:200]}, and the server now names {found.issuer[:200]}; "
+                "register a client there, and log in with its client id",
+            )
+        return known.client_id, known.client_secret, _secret_method(found, known.client_secret)
+    same = known.issuer == found.issuer and known.login is not None and known.login.redirect_uri == redirect
+    return (known.client_id, known.client_secret, known.token_auth) if same else None
+
+
+def _secret_method(found: AuthorizationServer, secret: str | None) -> str:
+    if secret is None:
+        return "none"
+    taken = found.token_auth_methods
+    return "client_secret_post" if "client_secret_post" in taken and "client_secret_basic" not in taken else BASIC
 
 
 def check_issuer(grant: OAuthGrant, issuer: str | None) -> None:

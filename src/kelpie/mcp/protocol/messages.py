@@ -25,6 +25,7 @@ INPUT_REQUIRED = "input_required"
 TASK = "task"
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
+SUBSCRIBED = "notifications/subscriptions/acknowledged"  # the first message of a subscription
 
 RequestId = str | int
 

@@ -1,7 +1,7 @@
 """MCP over HTTP with server-sent events, as of 2024-11-05: one stream carries all answers, requests are posted."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urljoin, urlsplit
 
 from kelpie.core.errors import McpError, McpFault
@@ -48,8 +48,9 @@ class LegacySseTransport:
     async def tell(self, message: Notification | Result | Failure) -> None:
         await self._post(message)
 
-    async def listen(self) -> None:
+    async def listen(self, ready: Callable[[], None]) -> None:
         """Everything arrives on the one stream."""
+        ready()
 
     async def close(self) -> None:
         self._alive = False

@@ -59,8 +59,11 @@ class Transport(Protocol):
         """Sends what gets no answer."""
         ...
 
-    async def listen(self) -> None:
-        """Receives what the server sends on its own, until that ends; returns at once where nothing must be asked."""
+    async def listen(self, ready: Callable[[], None]) -> None:
+        """Receives what the server sends on its own, until that ends; returns at once where nothing must be asked.
+
+        Calls `ready` when it arrives from now on, also after a break, or when there is nothing to receive.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -65,8 +65,9 @@ class StdioTransport:
     async def tell(self, message: Notification | Result | Failure) -> None:
         await self._send(message)
 
-    async def listen(self) -> None:
+    async def listen(self, ready: Callable[[], None]) -> None:
         """Everything arrives on the one stream."""
+        ready()
 
     async def close(self) -> None:
         self._alive = False

@@ -5,14 +5,13 @@ caller, who sends the request again.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import httpx
 
 from kelpie.core.errors import McpError, McpFault
 from kelpie.mcp.protocol import http_headers
 from kelpie.mcp.protocol.messages import (
-    TOOLS_CHANGED,
     Failure,
     NotAMessage,
     Notification,
@@ -28,10 +27,14 @@ from kelpie.mcp.transports.port import Headers, Inbound, SessionOver, StreamBrok
 from kelpie.observe import logs
 from kelpie.world.http.event_stream import EventReader
 
-RESUMES_MAX = 3
-RESUME_S, RESUME_S_MAX = 1.0, 10.0  # before a stream is asked for again, unless the server says how long
+RESUMES_MAX = 3  # in a row that brought nothing
+RESUME_S, RESUME_S_MIN, RESUME_S_MAX = (
+    1.0,
+    0.05,
+    10.0,
+)  # before a stream is asked for again, unless the server says how long
 GOODBYE_S = 2.0
-LISTEN_AGAIN_S = 5.0
+LISTEN_AGAIN_S, LISTEN_AGAIN_S_MIN, LISTEN_AGAIN_S_MAX = 5.0, 1.0, 300.0
 NOTHING_TO_HEAR = (400, 404, 405, 406, 501)
 
 _STREAM = "text/event-stream"
@@ -71,20 +74,19 @@ class StreamableHttpTransport:
             if response.status_code >= 400:
                 raise await self._refusal(response)
 
-    async def listen(self) -> None:
+    async def listen(self, ready: Callable[[], None]) -> None:
         """Follows the stream of what a server sends on its own; returns when the server has none."""
-        reader, lost = EventReader(), False
+        reader = EventReader()
         while True:
             resumed = {http_headers.LAST_EVENT: reader.last_id} if reader.last_id else {}
             sent = {**await self._common(), **resumed, "accept": _STREAM}
             try:
                 async with self._exchange.open("GET", self._url, sent, patient=True) as response:
+                    ready()
                     if response.status_code in NOTHING_TO_HEAR or not _is_stream(response):
                         return
                     if response.status_code >= 400:
                         raise await self._refusal(response)
-                    if lost and not resumed:  # what the server said meanwhile is lost
-                        self.inbound(Notification(TOOLS_CHANGED), None)
                     async for event in self._exchange.events(response, reader, patient=True):
                         self._hear(event.data, None)
             except (StreamBroken, NotAMessage):
@@ -92,8 +94,8 @@ class StreamableHttpTransport:
             except McpError as error:
                 if error.kind is not McpFault.unreachable:
                     raise
-            lost = True
-            await asyncio.sleep((reader.retry_ms or LISTEN_AGAIN_S * 1000) / 1000)
+            wait_s = LISTEN_AGAIN_S if reader.retry_ms is None else reader.retry_ms / 1000
+            await asyncio.sleep(min(max(wait_s, LISTEN_AGAIN_S_MIN), LISTEN_AGAIN_S_MAX))
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -166,16 +168,17 @@ class StreamableHttpTransport:
     async def _follow(
         self, request: Request, response: httpx.Response, patient: bool, resumes: bool
     ) -> Result | Failure:
-        reader = EventReader()
-        found = await self._until_answer(request, response, reader, patient)
-        for attempt in range(RESUMES_MAX):
-            if found is not None:
-                return found
-            if not resumes or not reader.last_id:
-                break
-            wait_s = RESUME_S * 2**attempt if reader.retry_ms is None else reader.retry_ms / 1000
-            await asyncio.sleep(min(wait_s, RESUME_S_MAX))
+        """The answer in a stream. One that breaks off is resumed; a server may also end it on purpose, and often, so
+        only resumptions that brought nothing count against their limit."""
+        reader, loop = EventReader(), asyncio.get_running_loop()
+        found, vain = await self._until_answer(request, response, reader, patient), 0
+        while found is None and resumes and reader.last_id and vain < RESUMES_MAX:
+            wait_s = RESUME_S * 2**vain if reader.retry_ms is None else reader.retry_ms / 1000
+            await asyncio.sleep(min(max(wait_s, RESUME_S_MIN), RESUME_S_MAX))
+            last_id, begun_s = reader.last_id, loop.time()
             found = await self._resume(request, reader)
+            lasted = reader.last_id != last_id or loop.time() - begun_s >= RESUME_S_MAX
+            vain = 0 if lasted else vain + 1
         if found is None:
             raise StreamBroken("its answer broke off before the end")
         return found

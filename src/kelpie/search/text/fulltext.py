@@ -8,11 +8,11 @@ many unsealed items are merged into a segment later (`segment_merge`).
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
 from sqlalchemy import Connection, bindparam, delete, false, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from kelpie.search.item_lookup import Lookup, Only, There
 from kelpie.search.tables import search_items
@@ -56,7 +56,7 @@ def index_many(tx: Connection, kind: Kind, scope: str, texts: Mapping[str, str],
         thread, place = (places or {}).get(item_id, _BY_ITSELF)
         row = {"kind": kind, "scope": scope, "item_id": item_id, "loose": True, "words": words}
         rows.append({**row, "checksum": crc32(words), "thread": thread, "place": place})
-    _PUT[tx.dialect.name].run_many(tx, rows)
+    _put(tx.dialect.name).run_many(tx, rows)
     segment_queue.grown(tx, kind, scope, texts)
 
 
@@ -85,15 +85,20 @@ def remove_numbers(tx: Connection, numbers: Sequence[int]) -> None:
     tx.execute(_DROP_NUMBERED, {"numbers": list(numbers)})
 
 
-def _put(of_dialect: Any) -> Prepared:
+@cache
+def _put(dialect: str) -> Prepared:
+    """The statement that writes an item; each dialect has its own, and only the one in use is imported."""
     written = ("kind", "scope", "item_id", "loose", "words", "checksum", "thread", "place")
-    put = of_dialect(search_items).values({name: bindparam(name) for name in written})
+    put = (
+        importlib.import_module(f"sqlalchemy.dialects.{dialect}")
+        .insert(search_items)
+        .values({name: bindparam(name) for name in written})
+    )
     replaced = {name: put.excluded[name] for name in ("scope", "loose", "words", "checksum", "thread", "place")}
     return Prepared(put.on_conflict_do_update(index_elements=["kind", "item_id"], set_=replaced))
 
 
 _I = search_items.c
-_PUT = {"sqlite": _put(sqlite.insert), "postgresql": _put(postgresql.insert)}
 _THESE = (_I.kind == bindparam("the_kind")) & _I.item_id.in_(bindparam("ids", expanding=True))
 _SEALED = select(_I.scope, _I.id).where(_THESE, _I.loose == false())
 _DROP_ITEMS = delete(search_items).where(_THESE)

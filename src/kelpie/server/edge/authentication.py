@@ -15,8 +15,9 @@ from kelpie.core.access.hosts import origin_of
 from kelpie.core.errors import Forbidden, InvalidId, InvalidInput, KelpieError
 from kelpie.core.ids import UserId
 from kelpie.observe import logs
-from kelpie.server.edge import cell_listener
+from kelpie.server.edge import cell_listener, session_cookie
 from kelpie.server.edge.cell_refusals import recording
+from kelpie.server.edge.cross_origin import AllowedOrigins
 from kelpie.server.http import errors, route_access
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _OAUTH = ("/v1/tools/mcp/oauth/callback", "/v1/tools/mcp/oauth/client.json")
 EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", *_OAUTH})
 
-_READ = frozenset({b"authorization", b"x-bare-password", b"user_id", b"origin"})
+_READ = frozenset({b"authorization", b"x-bare-password", b"user_id", b"origin", b"cookie", b"host", b"sec-fetch-site"})
 
 _log = logs.get("server")
 
@@ -47,11 +48,15 @@ class AuthenticationMiddleware:
         quotas: "Quotas",
         processor_time: "ProcessorTime",
         pages: frozenset[str] = frozenset(),
+        sessions: AllowedOrigins | None = None,
     ) -> None:
-        """`pages` are the paths of pages that show no data."""
+        """`pages` are the paths of pages that show no data. `sessions` are the origins from which sessions of browsers
+        are accepted, beside the server's own; None accepts no sessions.
+        """
         self._app = app
         self._open_paths = EXEMPT | pages
         self._authenticator = authenticator
+        self._sessions = sessions
         self._passports = passports
         self._api = api
         self._quotas = quotas
@@ -85,12 +90,24 @@ class AuthenticationMiddleware:
             await cell_listener.admit(self._passports, self._api, scope, credential_of(headers))
             self._quotas.count_request(scope["caller"].organization_id)
             return
-        given = await self._authenticator.admit(credential_of(headers), address_of(scope))
+        credential = route_access.hook_token(scope["path"])
+        if credential is None:
+            credential = credential_of(headers) or self._session_of(scope["method"], headers)
+        given = await self._authenticator.admit(credential, address_of(scope))
         _check_origin(given, headers.get(b"origin"))
         route_access.check(given, scope["method"], scope["path"])
         scope["pass"] = given
         scope["caller"] = caller = await self._authenticator.caller(given, _named_user(headers))
         self._quotas.count_request(caller.organization_id)
+
+    def _session_of(self, method: str, headers: Mapping[bytes, str]) -> str | None:
+        """The session of a browser, if sessions are in use here. Raises Forbidden for a page of another site."""
+        if self._sessions is None or not self._authenticator.protected or b"cookie" not in headers:
+            return None
+        found = session_cookie.session_of(headers[b"cookie"], headers.get(b"host", ""))
+        if found is not None:
+            session_cookie.check_page(method, headers, self._sessions)
+        return found
 
 
 async def _started(answering: Awaitable[None]) -> None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 _BY_STATUS: dict[int, tuple[str, ...]] = {
     400: (
         "context_window_overflow_in_system_prompt", "invalid_id", "invalid_input", "invalid_request", "length_invalid",
-        "llm_bad_request", "llm_context_overflow", "setting_wrong", "url_invalid",
+        "llm_bad_request", "llm_context_overflow", "parameter_unsupported", "setting_wrong", "url_invalid",
     ),
     401: ("llm_authentication", "unauthorized"),
     402: ("llm_insufficient_credits",),

@@ -9,8 +9,8 @@ from typing import Any
 
 from kelpie.core.access.credential_scopes import Access, Authorization, Scope
 from kelpie.core.access.passports import Passport
-from kelpie.core.errors import Forbidden
-from kelpie.core.ids import AgentId
+from kelpie.core.errors import Forbidden, NotFound
+from kelpie.core.ids import AgentId, HookId
 from kelpie.core.permissions.tool_permissions import Capability
 from kelpie.server.http.errors import Refused
 
@@ -26,9 +26,14 @@ _ADMIN = (
 # What concerns all organizations at once.
 _OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
-_READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
+_READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema", "/openai/v1/embeddings")
 _LIST = ("/v1/agents", "/v1/agents/")
+_HOOKS = "/v1/hooks/"  # deliveries to webhooks
+_HOOK_TOKEN = "kelpie-hook_"
+_NO_HOOK = NotFound("Webhook", "?")
 _MCP = "/mcp"  # whose every tool and resource is checked as the REST request that does the same
+# OpenAI's API, whose every request is checked as the one of Letta's API that does the same to the agent it names.
+_OPENAI = ("/openai/v1/", "/v1/chat/completions")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 
 # Fields of an agent that hold it back. A credential for some agents may not change them, not even to nothing.
@@ -39,7 +44,7 @@ _NO_RULES = "a key that is limited to specific agents may not change their tools
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: routes about messages, and routes that show the agent and its messages together.
-_OF_MESSAGES = frozenset({"approvals", "messages", "reset-messages", "summarize", "generate"})
+_OF_MESSAGES = frozenset({"approvals", "messages", "reset-messages", "schedule", "summarize", "generate"})
 _SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
 # Requests that the code of a tool may make to any agent, and the parts of its own agent that it may change.
@@ -48,12 +53,34 @@ _REMEMBERED = frozenset({"core-memory", "archival-memory", "working-memory"})
 _HANGING = frozenset({"attach", "detach"})
 
 
+def hook_token(path: str) -> str | None:
+    """The token of a webhook in the path of a delivery, which is the credential of that request; None for other paths.
+
+    Raises NotFound for anything else in its place, which must not be tried as a password.
+    """
+    if not path.startswith(_HOOKS):
+        return None
+    token = path.removeprefix(_HOOKS)
+    if not token.startswith(_HOOK_TOKEN):
+        raise _NO_HOOK
+    return token
+
+
 def check(given: Authorization, method: str, path: str) -> None:
-    """Raises Forbidden when the authorization does not cover this request."""
+    """Raises Forbidden when the authorization does not cover this request, and NotFound for an unknown webhook."""
+    if path.startswith(_HOOKS):
+        if not isinstance(given.key_id, HookId):
+            raise _NO_HOOK
+        return
     if given.operator:
         return
     if path == _MCP:
         _check_mcp(given)
+        return
+    if path.startswith(_OPENAI):
+        if given.hostname is not None:
+            raise Forbidden("An access token may not use OpenAI's API; use an API key.")
+        _check_scope(given, method, path)
         return
     if path.startswith(_OPERATOR):
         raise Forbidden("Only the operator may do this; authenticate with the server password.")
@@ -61,7 +88,12 @@ def check(given: Authorization, method: str, path: str) -> None:
         _check_grants(given, method, path)
     if given.hostname is not None:
         _check_page(path)
-    elif (scope := scope_for(method, path)) not in given.scopes:
+    else:
+        _check_scope(given, method, path)
+
+
+def _check_scope(given: Authorization, method: str, path: str) -> None:
+    if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
         raise Forbidden(f"This request needs a key with the scope '{scope}'.")
 
 
@@ -113,7 +145,7 @@ def check_body(given: Authorization | None, path: str, document: Any) -> None:
     To give an agent a block or an archive is to read it, so such a credential may not. FastAPI reads bodies itself and
     lets no other kind of error through.
     """
-    if given is None or given.grants is None or not isinstance(document, dict):
+    if given is None or given.grants is None or not isinstance(document, dict) or path.startswith(_OPENAI):
         return
     for name, value in document.items():
         if name in _RULES:
@@ -147,6 +179,8 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
     parts = [part for part in rest if part]
     if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
         return None
+    if method not in _READING and parts[:1] == ["hooks"]:  # whose tokens outlive the key
+        return None
     if method not in _READING and parts[:1] == ["tools"] and len(parts) == 3 and parts[1] in _RULING:
         return None
     if parts and parts[-1] in _SHOWS_BOTH:
@@ -169,6 +203,8 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
     if method in _READING and path in _LIST and given.hostname is None:
         return  # the list has only the agents of the key
     parts = path.split("/")
+    if method in _READING and parts[2:3] == ["projects"] and parts[3:4] and parts[3] in (given.project_ids or ()):
+        return
     if given.hostname is None and parts[2:4] == ["kelpie", "agents"] and parts[5:] == ["spending"]:
         del parts[2]  # what an agent has spent may be read by whoever may read the agent
     if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):
@@ -188,10 +224,15 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
 def _check_page(path: str) -> None:
     """Raises Forbidden for what a web page may not do with an agent, whatever its token allows.
 
-    Running a tool goes past its approval, and `generate` past the agent's prompt.
+    Running a tool goes past its approval, and `generate` past the agent's prompt; a schedule or a webhook goes on
+    without the page.
     """
     rest = [part for part in path.split("/") if part][3:]
-    if rest == ["generate"] or (len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run")):
+    if (
+        rest == ["generate"]
+        or rest[:1] in (["schedule"], ["hooks"])
+        or (len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"))
+    ):
         raise Forbidden("An access token may not do this; use an API key.")
 
 

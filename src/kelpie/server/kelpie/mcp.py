@@ -27,6 +27,16 @@ class Answers(BaseModel):
     answers: Arguments = Field(default_factory=dict[str, Any])
 
 
+class OAuthClient(BaseModel):
+    """A client that a person registered at the authorization server of an MCP server. It is stored encrypted, is used
+    by the next login, and is not shown again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    client_id: Annotated[str, Field(min_length=1, max_length=2000)]
+    client_secret: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
+
+
 @router.get("", summary="List the connections to MCP servers (Kelpie)", response_model=None)
 async def list_connections(api: CallerApi) -> JsonAnswer:
     servers = await api.mcp_servers.all()
@@ -36,6 +46,16 @@ async def list_connections(api: CallerApi) -> JsonAnswer:
 @router.get("/{mcp_server_id}", summary="Get the connection to an MCP server (Kelpie)", response_model=None)
 async def get_connection(api: CallerApi, mcp_server_id: str) -> JsonAnswer:
     server = await api.mcp_servers.get(mcp_server_id)
+    return JsonAnswer(status_shape(server, api.mcp_servers.report(server)))
+
+
+@router.put(
+    "/{mcp_server_id}/oauth-client", summary="Set the OAuth client for an MCP server (Kelpie)", response_model=None
+)
+async def set_oauth_client(api: CallerApi, mcp_server_id: str, body: OAuthClient) -> JsonAnswer:
+    """Returns the state of the connection, which is closed: the next login makes another."""
+    server = await api.mcp_servers.get(mcp_server_id)
+    await api.mcp_logins.set_client(server, body.client_id, body.client_secret)
     return JsonAnswer(status_shape(server, api.mcp_servers.report(server)))
 
 

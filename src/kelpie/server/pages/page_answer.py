@@ -21,7 +21,7 @@ def page(text: str, **more: str) -> Response:
     return answer(text.encode(), "text/html; charset=utf-8", {"Content-Security-Policy": shown})
 
 
-def answer(body: bytes, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
+def answer(body: bytes, media_type: str, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """A page or one of its files."""
     safe = {
         "X-Content-Type-Options": "nosniff",
@@ -29,4 +29,4 @@ def answer(body: bytes, media_type: str, headers: Mapping[str, str] | None = Non
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Resource-Policy": "same-origin",
     }
-    return Response(body, media_type=media_type, headers=safe | dict(headers or {}))
+    return Response(body, status, media_type=media_type, headers=safe | dict(headers or {}))

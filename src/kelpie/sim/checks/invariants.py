@@ -237,9 +237,11 @@ _MEASURED = {  # the owner and the size of every counted row
     "agent_file_parts": (_AGENT_OF, ("document",)),
     "template_versions": ("t.organization_id", ("document",)),
     "agent_variables": (_AGENT_OF, ("memory_variables",)),
+    "client_turns": ("t.organization_id", ("request",)),
     "folders": ("t.organization_id", ("description", "instructions", "metadata")),
     "files": ("t.organization_id", ("name", "original_name", "error")),
     "file_passages": ("t.organization_id", ("text",)),
+    "schedules": ("t.organization_id", ("said",)),
 }
 
 # A packed text begins with its size.

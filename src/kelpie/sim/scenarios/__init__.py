@@ -15,6 +15,7 @@ from kelpie.sim.scenarios.basic.two_servers import RIVALS
 from kelpie.sim.scenarios.fixtures.cell_setup import SANDBOXED
 from kelpie.sim.scenarios.mcp.broken_servers import BROKEN
 from kelpie.sim.scenarios.mcp.questions import QUESTIONS
+from kelpie.sim.scenarios.mcp.shared_programs import PROGRAMS
 from kelpie.sim.scenarios.mcp.tasks import TASKS
 from kelpie.sim.scenarios.mcp.tokens import TOKENS
 from kelpie.sim.scenarios.mcp.tool_lists import LISTS
@@ -33,6 +34,7 @@ from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
 from kelpie.sim.scenarios.records.own_providers import OWN_PROVIDERS
+from kelpie.sim.scenarios.records.projects import PROJECTS
 from kelpie.sim.scenarios.records.secrets import SECRETS
 from kelpie.sim.scenarios.records.templates import TEMPLATES
 from kelpie.sim.scenarios.records.tool_records import TOOLBOXES
@@ -45,12 +47,14 @@ from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
 from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
 from kelpie.sim.scenarios.tools.web_tools import WEB
+from kelpie.sim.scenarios.triggers.schedules import SCHEDULES, TWO_SCHEDULERS
 from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
 from kelpie.sim.scenarios.turns.budgets import BUDGETS
 from kelpie.sim.scenarios.turns.cancelling import CANCELLING, RESUMING
+from kelpie.sim.scenarios.turns.client_histories import CLIENT_HISTORIES
 from kelpie.sim.scenarios.turns.compaction import WINDOWS
 from kelpie.sim.scenarios.turns.conversations_at_once import LANES
 from kelpie.sim.scenarios.turns.deletions import REMOVALS
@@ -90,6 +94,7 @@ SCENARIOS: dict[str, Scenario] = {
         AGENT_FILES,
         FILE_UPLOADS,
         TEMPLATES,
+        PROJECTS,
         THREADS,
         LANES,
         TOOLBOXES,
@@ -100,6 +105,7 @@ SCENARIOS: dict[str, Scenario] = {
         WEB,
         MCP_CLIENTS,
         BROKEN,
+        PROGRAMS,
         TASKS,
         QUESTIONS,
         LISTS,
@@ -126,7 +132,10 @@ SCENARIOS: dict[str, Scenario] = {
         LIFECYCLE,
         REMOVALS,
         RIVALS,
+        SCHEDULES,
+        TWO_SCHEDULERS,
         BACKGROUND,
+        CLIENT_HISTORIES,
         WINDOWS,
         WORKINGS,
         LONG_CHANGES,

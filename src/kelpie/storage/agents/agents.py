@@ -227,6 +227,14 @@ def existing(tx: Tx, ids: Sequence[AgentId]) -> frozenset[str]:
     return frozenset(tx.execute(_EXISTING, {"ids": list(ids)}).scalars())
 
 
+_NAMES = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("ids", expanding=True)), _PRESENT)
+
+
+def names(tx: Tx, ids: Sequence[AgentId]) -> dict[str, str]:
+    """The names of those of these agents that exist."""
+    return {row.id: row.name for row in tx.execute(_NAMES, {"ids": list(ids)})} if ids else {}
+
+
 _OWNERS = select(agents.c.id, agents.c.organization_id).where(
     agents.c.id.in_(bindparam("ids", expanding=True)), _PRESENT
 )

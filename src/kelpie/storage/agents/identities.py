@@ -196,6 +196,11 @@ class Links:
         if wanted:
             tx.execute(self._insert, [{self._column: row_id, "identity_id": one} for row_id, one in wanted])
 
+    def has_all(self, tx: Tx, identity_id: IdentityId, row_ids: Sequence[str]) -> bool:
+        """Checks whether all of the rows are linked with the identity."""
+        there = tx.execute(self._there, {"of_rows": list(row_ids), "of_identities": [identity_id]})
+        return {pair[0] for pair in there} >= set(row_ids)
+
     def change(self, tx: Tx, row_id: str, identity_id: IdentityId, *, attach: bool) -> None:
         """Links an identity to a row, or removes the link; does nothing if it is so already."""
         if attach:

@@ -277,6 +277,19 @@ def answering(tx: Tx, agent_id: AgentId, most: int) -> list[Message]:
     return [from_row(row) for row in tx.execute(_ANSWERING, {"of_agent": agent_id, "most": most})]
 
 
+_ANSWERING_IN = (
+    select(messages)
+    .where(messages.c.conversation_id == bindparam("of_conversation"), messages.c.answers.is_not(None))
+    .order_by(messages.c.seq.desc())
+    .limit(bindparam("most"))
+)
+
+
+def answering_in(tx: Tx, conversation: str, most: int) -> list[Message]:
+    """The same of one conversation that is not the default one."""
+    return [from_row(row) for row in tx.execute(_ANSWERING_IN, {"of_conversation": conversation, "most": most})]
+
+
 def of_runs(tx: Tx, run_ids: Sequence[RunId]) -> list[Message]:
     """The messages of the runs of one turn, one run after the other."""
     return [row for run_id in run_ids for row in of_run(tx, run_id)]

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, not_, select
 
 from kelpie.core.conversations.runs import UNFINISHED, Comparison, RunQuery
 from kelpie.core.ids import DEFAULT_CONVERSATION, OrganizationId
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.runs import tool_calls
-from kelpie.storage.tables import agents, runs
+from kelpie.storage.tables import agents, journal, runs
+from kelpie.storage.tables.projects import in_project
 from kelpie.world.database import Tx
 
 _C = runs.c
+# A lane starts a background run once; every further start, and each of another run, is a recovery.
+_RESUMED = _C.taken_up > case((_C.background, 1), else_=0)
 _FILTERS: dict[str, ColumnElement[bool]] = {
     "run_id": _C.id == bindparam("run_id"),
     "agent_ids": _C.agent_id.in_(bindparam("agent_ids", expanding=True)),
@@ -23,7 +26,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "conversation_id": _C.conversation_id == bindparam("conversation_id"),
     "default_conversation": _C.conversation_id.is_(None),
     "tools_used": _C.id.in_(tool_calls.runs_calling("tools_used")),
-    "project_id": _C.agent_id.in_(select(agents.c.id).where(agents.c.project_id == bindparam("project_id"))),
+    "project_id": _C.agent_id.in_(select(agents.c.id).where(in_project())),
     "template_family": _C.agent_id.in_(
         select(agents.c.id).where(agents.c.base_template_id == bindparam("template_family"))
     ),
@@ -35,6 +38,18 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "duration_eq": _C.total_duration_ns == bindparam("duration_eq"),
     "duration_gt": _C.total_duration_ns > bindparam("duration_gt"),
     "duration_gte": _C.total_duration_ns >= bindparam("duration_gte"),
+    "cost_micros_min": _C.usage["cost_micros"].as_integer() >= bindparam("cost_micros_min"),
+    "recovered": _RESUMED,
+    "not_recovered": not_(_RESUMED),
+    "idle_since": and_(
+        _C.status.in_([status.value for status in UNFINISHED]),
+        _C.created_at < bindparam("idle_since"),
+        ~exists().where(
+            journal.c.agent_id == _C.agent_id,
+            journal.c.turn_id == _C.id,
+            journal.c.created_at >= bindparam("idle_since"),
+        ),
+    ),
     "duration_lt": _C.total_duration_ns < bindparam("duration_lt"),
 }
 _OF_ORGANIZATION = and_(_C.organization_id == bindparam("organization"), row_ownership.of_present_agent(_C.agent_id))
@@ -82,6 +97,10 @@ def _given(query: RunQuery) -> dict[str, Any]:
         "template_family": query.template_family,
         "created_from": query.created_from,
         "created_to": query.created_to,
+        "cost_micros_min": query.cost_micros_min,
+        "recovered": True if query.recovered else None,
+        "not_recovered": True if query.recovered is False else None,
+        "idle_since": query.idle_since,
         **_compared("step_count", query.step_count),
         **_compared("duration", query.duration_ns),
     }

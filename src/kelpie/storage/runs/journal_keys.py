@@ -5,10 +5,10 @@ Once a turn has ended and no commit of it can be in doubt any more, its keys are
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.exc import IntegrityError
 
-from kelpie.core.conversations.runs import UNFINISHED
+from kelpie.core.conversations.runs import UNFINISHED, JournalEntry, Run
 from kelpie.core.errors import InvariantBroken
 from kelpie.core.ids import AgentId, RunId
 from kelpie.core.time import Micros
@@ -63,6 +63,36 @@ def length(tx: Tx, agent_id: AgentId, turn_id: RunId) -> int:
     """Number of commits of the turn."""
     last = tx.execute(_LAST_ENTRY, {"of_agent": agent_id, "of_turn": turn_id}).scalar()
     return 0 if last is None else int(last) + 1
+
+
+_ENTRIES = (
+    select(journal)
+    .where(journal.c.agent_id == bindparam("of_agent"), journal.c.turn_id == bindparam("of_turn"))
+    .order_by(journal.c.step)
+    .limit(bindparam("most"))
+)
+_LATEST = (
+    select(journal.c.turn_id, func.max(journal.c.created_at).label("at"))
+    .where(
+        journal.c.agent_id.in_(bindparam("of_agents", expanding=True)),
+        journal.c.turn_id.in_(bindparam("of_turns", expanding=True)),
+    )
+    .group_by(journal.c.turn_id)
+)
+
+
+def entries(tx: Tx, agent_id: AgentId, turn_id: RunId, most: int) -> list[JournalEntry]:
+    """The commits of a turn, the first first; none of a turn that ended long ago."""
+    rows = tx.execute(_ENTRIES, {"of_agent": agent_id, "of_turn": turn_id, "most": most})
+    return [JournalEntry(row.step, row.kind, row.created_at) for row in rows]
+
+
+def latest(tx: Tx, found: Sequence[Run]) -> dict[str, Micros]:
+    """The time of the last commit of each of these runs that has one."""
+    if not found:
+        return {}
+    names = {"of_agents": sorted({run.agent_id for run in found}), "of_turns": [run.id for run in found]}
+    return {row.turn_id: row.at for row in tx.execute(_LATEST, names)}
 
 
 # There is no index on the time: every turn would pay for it, and old rows are at the beginning of the table.

@@ -193,6 +193,11 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Run]:
 _RUN_PAGES = Paging(runs, "created_at", "total_duration_ns")
 
 
+def taken_up(tx: Tx, run_ids: Sequence[str]) -> dict[str, int]:
+    """How often a lane started each of these runs."""
+    return {row.id: row.taken_up for row in tx.execute(_MANY, {"ids": list(run_ids)})} if run_ids else {}
+
+
 def select_runs(tx: Tx, organization: OrganizationId, query: RunQuery) -> list[Run]:
     statement, parameters = run_filters.matching(tx, organization, query)
     rows = _RUN_PAGES.rows(tx, statement, query.page, parameters, within={"organization_id": organization})

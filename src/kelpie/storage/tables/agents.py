@@ -66,7 +66,7 @@ agents = Table(
     Column("version", BigInteger, nullable=False),
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "organization_id", "name", "created_at", "id"),
-    Index("ix_agents_hidden", "organization_id", sqlite_where=_HIDDEN, postgresql_where=_HIDDEN),
+    Index("ix_agents_hidden", "organization_id", sqlite_where=_HIDDEN),
 )
 
 agent_tags = Table(

@@ -25,9 +25,8 @@ working_memory = Table(
         "agent_id",
         "expires_at",
         sqlite_where=_ENDING,
-        postgresql_where=_ENDING,
     ),
-    Index("ix_working_memory_ending", "expires_at", sqlite_where=_ENDING, postgresql_where=_ENDING),
+    Index("ix_working_memory_ending", "expires_at", sqlite_where=_ENDING),
 )
 
 # Writers of one agent lock this row, so that together they keep to the limits.

@@ -29,6 +29,8 @@ _ANY = sa.select(tools).where(_OURS, tools.c.name.in_(sa.bindparam("names", expa
 
 def by_names(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> dict[str, Tool]:
     """The existing tools of these names, by name."""
+    if not names:
+        return {}
     if tx.dialect.name != "sqlite" or len(names) > _NAMES_MAX:
         rows = tx.execute(_ANY, {"of_organization": organization, "names": list(names)})
         return {tool.name: tool for tool in map(from_row, rows)}

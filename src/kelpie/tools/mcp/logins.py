@@ -15,6 +15,7 @@ from kelpie.mcp.client.answers import RemoteTool
 from kelpie.mcp.client.session import Session
 from kelpie.mcp.connections.pool import ConnectionPool
 from kelpie.mcp.oauth.authorization import OAuthTokens
+from kelpie.mcp.oauth.grants import client_by_hand
 from kelpie.mcp.oauth.login import LOGIN_S, client_document
 from kelpie.mcp.transports.http_exchange import HttpExchange
 from kelpie.storage.tools import mcp_oauth
@@ -54,6 +55,16 @@ class McpLogins:
             yield Step("error", {"message": tools.message})
         else:
             yield Step("success", tools=tuple(tools))
+
+    async def set_client(self, server: McpServer, client_id: str, client_secret: str | None) -> None:
+        """Stores a client that a person registered at the authorization server of an MCP server; the next login is its.
+        Tokens of an earlier login are removed. Raises InvalidInput, NotFound."""
+        if server.config.server_type is McpServerType.stdio:
+            raise InvalidInput("mcp_server_id", "a stdio server has no login; give it what it needs in `env`")
+        if server.config.token is not None:
+            raise InvalidInput("mcp_server_id", "the server has a fixed token, which is used instead of a login")
+        await self._tokens.save(server.id, client_by_hand(client_id, client_secret))
+        self._pool.drop(server.id)
 
     async def finish(self, state: str, code: str | None, issuer: str | None, refused: str | None) -> None:
         """Takes what the authorization server sends the person back with. Raises InvalidInput, McpError."""

@@ -20,6 +20,7 @@ from kelpie.core.tools.mcp_servers import (
 )
 
 SERVERS_MAX = 1000
+MEMORY_MB_MIN = 32
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _SSE = ("sse",)
 _HTTP = ("http", "streamable_http", "streamable-http", "streamableHttp")
@@ -67,14 +68,14 @@ def _config(where: str, entry: Any, variables: _Variables) -> McpConfig:
         return McpConfig(
             McpServerType.stdio,
             command=_text(where, given, "command"),
-            args=tuple(map(str, given.get("args") or ())),
-            env={str(name): str(value) for name, value in (given.get("env") or {}).items()} or None,
+            args=_texts(where, given, "args"),
+            env=_pairs(where, given, "env") or None,
             options=_options(where, given),
         )
     url = _text(where, {"url": given.get("url") or given.get("serverUrl")}, "url")
     if kind not in (None, *_SSE, *_HTTP):
         raise InvalidInput(f"{where}.type", f"'{str(kind)[:40]}' is not known; use stdio, http or sse")
-    headers = {str(name): str(value) for name, value in (given.get("headers") or {}).items()}
+    headers = _pairs(where, given, "headers")
     token = next((value for name, value in headers.items() if name.lower() == "authorization"), None)
     others = {name: value for name, value in headers.items() if name.lower() != "authorization"}
     return McpConfig(
@@ -89,23 +90,38 @@ def _config(where: str, entry: Any, variables: _Variables) -> McpConfig:
 
 def _options(where: str, given: Mapping[str, Any]) -> McpOptions:
     """Kelpie's own settings, in the key `kelpie`."""
-    own = given.get("kelpie") or {}
+    own, where = given.get("kelpie"), f"{where}.kelpie"
+    if own is None:
+        return McpOptions()
     if not isinstance(own, Mapping):
-        raise InvalidInput(f"{where}.kelpie", "must be an object")
+        raise InvalidInput(where, "must be an object")
     known = {"connect_seconds", "read_seconds", "call_seconds", "egress", "memory_mb", "directories"}
     if unknown := sorted(set(own) - known):
-        raise InvalidInput(f"{where}.kelpie", f"does not know {', '.join(unknown)[:100]}")
-    granted = [each if isinstance(each, Mapping) else {"path": each} for each in own.get("directories") or ()]
+        raise InvalidInput(where, f"does not know {', '.join(unknown)[:100]}; it knows {', '.join(sorted(known))}")
     return McpOptions(
         connect_s=_seconds(where, own, "connect_seconds"),
         read_s=_seconds(where, own, "read_seconds"),
         call_s=_seconds(where, own, "call_seconds"),
-        egress=tuple(map(str, own.get("egress") or ())),
-        memory_mb=own.get("memory_mb") if isinstance(own.get("memory_mb"), int) else None,
-        directories=tuple(
-            GrantedDirectory(str(each.get("path", "")), each.get("writable") is True) for each in granted
-        ),
+        egress=_texts(where, own, "egress"),
+        memory_mb=_memory(where, own),
+        directories=tuple(_directory(f"{where}.directories", each) for each in _list(where, own, "directories")),
     )
+
+
+def _directory(where: str, given: Any) -> GrantedDirectory:
+    """A path, or an object with `path` and `writable`."""
+    entry = given if isinstance(given, Mapping) else {"path": given}
+    path, writable = entry.get("path"), entry.get("writable", False)
+    if not isinstance(path, str) or not isinstance(writable, bool):
+        raise InvalidInput(where, 'each must be a path, or {"path": ..., "writable": true}')
+    return GrantedDirectory(path, writable)
+
+
+def _memory(where: str, own: Mapping[str, Any]) -> int | None:
+    value = own.get("memory_mb")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < MEMORY_MB_MIN):
+        raise InvalidInput(f"{where}.memory_mb", f"must be a whole number of megabytes, {MEMORY_MB_MIN} or more")
+    return value
 
 
 def _seconds(where: str, own: Mapping[str, Any], name: str) -> float | None:
@@ -113,8 +129,33 @@ def _seconds(where: str, own: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 86_400:
-        raise InvalidInput(f"{where}.kelpie.{name}", "must be a number of seconds from 0 to 86400")
+        raise InvalidInput(f"{where}.{name}", "must be a number of seconds from 0 to 86400")
     return float(value)
+
+
+def _list(where: str, given: Mapping[str, Any], name: str) -> list[Any]:
+    value = given.get(name)
+    if value is not None and not isinstance(value, list):
+        raise InvalidInput(f"{where}.{name}", "must be a list")
+    return value or []
+
+
+def _texts(where: str, given: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list of texts; numbers are taken as they are written."""
+    return tuple(_scalar(f"{where}.{name}", each) for each in _list(where, given, name))
+
+
+def _pairs(where: str, given: Mapping[str, Any], name: str) -> dict[str, str]:
+    value = given.get(name)
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInput(f"{where}.{name}", "must be an object of names and texts")
+    return {str(key): _scalar(f"{where}.{name}.{key}", each) for key, each in (value or {}).items()}
+
+
+def _scalar(where: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidInput(where, "must be text")
+    return str(value)
 
 
 def _text(where: str, given: Mapping[str, Any], name: str) -> str:

@@ -1,6 +1,6 @@
 """Schemas of remote tools as models need them: mended where that loses nothing, refused with the reason otherwise.
 
-The status has Letta's words: a schema that providers can check strictly, one that they cannot, or none at all.
+The status has Letta's words: a schema that providers can check strictly, or one that they cannot.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import orjson
 from kelpie.mcp.client.answers import RemoteTool
 from kelpie.mcp.protocol.http_headers import mirrored_properties
 
-STRICT, NON_STRICT, INVALID = "STRICT_COMPLIANT", "NON_STRICT_ONLY", "INVALID"
+STRICT, NON_STRICT = "STRICT_COMPLIANT", "NON_STRICT_ONLY"
 STATUS_KEY, WARNINGS_KEY = "mcp:SCHEMA_STATUS", "mcp:SCHEMA_WARNINGS"
 SCHEMA_BYTES_MAX = 64 * 1024
 DESCRIPTION_CHARS_MAX = 10_000
@@ -26,6 +26,10 @@ _LOOSE = ("oneOf", "allOf", "not", "if", "patternProperties", "dependentSchemas"
 _SCHEMAS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")  # names with a schema each
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_TEXTS = frozenset({"title", "description", "pattern", "format", "$comment", "$id", "$anchor"})
+_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_COUNTS = frozenset(f"{bound}{what}" for bound in ("min", "max") for what in ("Length", "Items", "Properties"))
+_FLAGS = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 
 
@@ -80,7 +84,13 @@ class _Mending:
         if not isinstance(given, Mapping):
             self.mended.append(f"{where or 'the schema'}: {type(given).__name__} replaced by a schema for any value")
             return {}
-        made = {str(key): self._part(str(key), value, where, depth) for key, value in given.items()}
+        if isinstance(given.get("items"), list):  # of older drafts
+            given = {**given, "prefixItems": given["items"], "items": True}
+        made = {
+            str(key): self._part(str(key), value, where, depth)
+            for key, value in given.items()
+            if self._makes_sense(str(key), value, where)
+        }
         self._mend_type(made, where)
         self._mend_object(made, where, depth)
         if made.get("type") == "array" and "items" not in made and "prefixItems" not in made:
@@ -90,6 +100,26 @@ class _Mending:
             self.mended.append(f"{where or 'the schema'}: '{str(made.pop('$ref'))[:80]}' leads nowhere")
         self.loose += (f"{where or 'the schema'}: uses '{key}'" for key in _LOOSE if key in made)
         return made
+
+    def _makes_sense(self, key: str, value: Any, where: str) -> bool:
+        """False for a keyword that is left out because its value is of another type than it must be."""
+        if key in _LISTS or key == "enum":
+            right = isinstance(value, list) and bool(value)
+        elif key in _ONE:
+            right = isinstance(value, Mapping | bool)
+        elif key in _TEXTS:
+            right = isinstance(value, str)
+        elif key in _FLAGS:
+            right = isinstance(value, bool)
+        elif key in _NUMBERS:
+            right = isinstance(value, int | float) and not isinstance(value, bool)
+        elif key in _COUNTS:
+            right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        else:
+            right = True
+        if not right:
+            self.mended.append(f"{where or 'the schema'}: '{key}' cannot be {str(value)[:40]}")
+        return right
 
     def _part(self, key: str, value: Any, where: str, depth: int) -> Any:
         path = f"{where}.{key}" if where else key
@@ -105,16 +135,22 @@ class _Mending:
         return value
 
     def _mend_type(self, made: dict[str, Any], where: str) -> None:
-        kinds = made.get("type")
+        if "type" not in made:
+            return
+        kinds = made["type"]
         named = kinds if isinstance(kinds, list) else [kinds]
-        if "type" in made and not all(isinstance(kind, str) and kind in _TYPES for kind in named):
+        if not named or not all(isinstance(kind, str) and kind in _TYPES for kind in named):
             self.mended.append(f"{where or 'the schema'}: unknown type {str(kinds)[:40]}")
             del made["type"]
+        elif isinstance(kinds, list):
+            made["type"] = list(dict.fromkeys(kinds))
 
     def _mend_object(self, made: dict[str, Any], where: str, depth: int) -> None:
         if "required" in made:
-            names = made.get("properties") or {}
-            kept = [name for name in made["required"] if name in names] if isinstance(made["required"], list) else []
+            names, given = made.get("properties") or {}, made["required"]
+            kept = (
+                [each for each in given if isinstance(each, str) and each in names] if isinstance(given, list) else []
+            )
             if kept != made["required"]:
                 self.mended.append(f"{where or 'the schema'}: 'required' names properties that do not exist")
             made["required"] = kept

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import BinaryIO, Protocol
 
 from kelpie.core.errors import ModelError, ModelFault
@@ -21,6 +21,7 @@ from kelpie.world.embedding.graph_file import graph_file
 HEAD = struct.Struct(">IIB")  # length of the body, number of the request, and a flag
 PROMPT, PATIENT = 0, 1  # flags of a request
 VECTORS, FAILED, REPORT = 0, 1, 2  # flags of an answer; a report belongs to no request
+QUIET_S = 1.0  # without a text, after which memory is given back; doing so after each one would double its cost
 NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
 
 
@@ -109,7 +110,7 @@ def serve(requests: BinaryIO, output: BinaryIO, load: Callable[[Callable[[str], 
 def _work(queue: "SimpleQueue[tuple[int, bytes] | None]", answers: _Answers, model: Model, patient: bool) -> None:
     if patient:
         _step_back()
-    while (request := queue.get()) is not None:
+    while (request := _next(queue)) is not None:
         number, body = request
         try:
             vectors = model.embed(json.loads(body))
@@ -118,6 +119,24 @@ def _work(queue: "SimpleQueue[tuple[int, bytes] | None]", answers: _Answers, mod
             answers.write(number, FAILED, failure(failed))
         else:
             answers.write(number, VECTORS, b"".join(vectors))
+
+
+def _next(queue: "SimpleQueue[tuple[int, bytes] | None]") -> tuple[int, bytes] | None:
+    """Waits for the next request. What the last ones took is given back to the system when it takes long."""
+    try:
+        return queue.get(timeout=QUIET_S)
+    except Empty:
+        _give_back()
+        return queue.get()
+
+
+def _give_back() -> None:
+    """Gives free memory back: the C library keeps some 40 MB of the longest texts. Only that of GNU can be asked to."""
+    if sys.platform == "linux":
+        ctypes = importlib.import_module("ctypes")  # the server imports this module too, and does not need it
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _refuse(requests: BinaryIO, answers: _Answers, error: ModelError) -> None:

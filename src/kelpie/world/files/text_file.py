@@ -1,5 +1,6 @@
 """Texts in files that a person named, and drafts that could not be stored: bounded, and replaced only as a whole."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Generator
@@ -51,6 +52,8 @@ def replacing(path: Path, mode: int = OWNER_ONLY) -> Generator[TextIO]:
 
     Raises OSError.
     """
+    if not path.name:  # of the current or the root directory
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
     try:

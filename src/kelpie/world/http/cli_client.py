@@ -231,8 +231,9 @@ def _refusal(answer: http.client.HTTPResponse) -> ErrorResponse:
 def _told(answer: http.client.HTTPResponse, data: bytes) -> ErrorResponse:
     try:
         told: Any = json.loads(data)
-        if "error" in told:  # a model's provider failed
-            return ErrorResponse(answer.status, error_sentence(told["error"]))
+        if "error" in told:  # a model's provider or an MCP server failed; the detail of the latter is its kind
+            kind = {"detail": None} if told["error"].get("type") == "mcp_connection_error" else {}
+            return ErrorResponse(answer.status, error_sentence(told["error"] | kind))
         detail: Any = told.get("message") or told["detail"]  # a request that does not validate has both
         if "message" in detail and not isinstance(detail, str):
             return ErrorResponse(answer.status, str(detail["message"]), detail.get("code"))
@@ -243,7 +244,8 @@ def _told(answer: http.client.HTTPResponse, data: bytes) -> ErrorResponse:
 
 def error_sentence(error: Mapping[str, Any]) -> str:
     """The message of an error with what stands behind it, and the remedy."""
-    told = [error.get("message"), error.get("detail"), error.get("hint")]
+    detail = None if error.get("type") == "mcp_connection_error" else error.get("detail")  # there a word for programs
+    told = [error.get("message"), detail, error.get("hint")]
     message, detail, hint = (str(word).rstrip(".") if word else "" for word in told)
     what = ": ".join(dict.fromkeys(filter(None, (message, detail))))
     return ". ".join(dict.fromkeys(filter(None, (what, hint)))) or "the turn failed"

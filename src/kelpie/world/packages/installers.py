@@ -38,6 +38,7 @@ _NPM = (
     "--omit=dev", "--loglevel=error", "--logs-max=0", "--no-progress", "--no-global", "--no-package-lock-only",
     "--omit-lockfile-registry-resolved=false", f"--cache={SET}/{TEMPORARY}/npm", f"--prefix={SET}",
     f"--proxy={_PROXY}", f"--https-proxy={_PROXY}", f"--noproxy={_NO_BYPASS}",
+    "--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000",  # its own are 10 s and 60 s
 )  # fmt: skip
 _NPM_LISTS = (
     "package.json",

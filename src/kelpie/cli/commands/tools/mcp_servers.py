@@ -18,6 +18,7 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.settings.settings import SECRET_VARIABLES
 from kelpie.core.tools.mcp_servers import McpConfig, McpServerType
 from kelpie.tools.mcp.server_file import read_servers
+from kelpie.tools.mcp.tool_schemas import namespaced
 from kelpie.world.files import json_file
 from kelpie.world.http.cli_client import Client, ErrorResponse
 
@@ -43,7 +44,7 @@ def register(commands: typer.Typer) -> None:
     commands.command(epilog=examples('mcp run time get_current_time --args \'{"timezone": "Europe/Oslo"}\''))(run)
     commands.command(epilog=examples("mcp refresh time"))(refresh)
     commands.command(epilog=examples("mcp remove time", "mcp remove time --yes"))(remove)
-    commands.command(epilog=examples("mcp login search"))(login)
+    commands.command(epilog=examples("mcp login search", "mcp login search --client-id abc"))(login)
     commands.command(epilog=examples("mcp tasks"))(tasks)
     commands.command(epilog=examples("mcp cancel mcp_task-…"))(cancel)
 
@@ -151,7 +152,7 @@ def run(
     given = json_object(given_text(args, "--args"), "--args")
     api = client(url, CONNECT_S)
     found = _find(api, server)
-    chosen = _chosen(api.get(path("mcp-servers", found["id"], "tools")), tool)
+    chosen = _chosen(api.get(path("mcp-servers", found["id"], "tools")), tool, found["server_name"])
     with waiting(f"Calling {tool} ..."):
         answer = api.post(path("mcp-servers", found["id"], "tools", chosen["id"], "run"), {"args": given})
     if as_json:
@@ -193,10 +194,25 @@ def remove(
     say(f"Deleted MCP server {cell(found['server_name'])}.")
 
 
-def login(server: Server, url: Url = None) -> None:
+def login(
+    server: Server,
+    client_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Client that you registered at the authorization server.")
+    ] = None,
+    client_secret_variable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the secret of that client.")
+    ] = None,
+    url: Url = None,
+) -> None:
     """Log in to an MCP server with OAuth. Prints the address to open in a browser, and waits."""
+    if client_secret_variable and not client_id:
+        raise InvalidInput("--client-secret-variable", "a secret belongs to a client; give --client-id as well")
+    secret = _variable(client_secret_variable, "--client-secret-variable")
     api = client(url, CONNECT_S)
     found = _find(api, server)
+    if client_id:
+        body = {"client_id": client_id, "client_secret": secret}
+        api.put(path("kelpie", "mcp-servers", found["id"], "oauth-client"), body)
     for _, event in api.events(path("mcp-servers", "connect", found["id"]), None, LOGIN_S, method="GET"):
         if event["event"] == "authorization_url":
             say("Open this address in a browser and agree there:")
@@ -252,10 +268,17 @@ def _config(
     if header:
         config["custom_headers"] = _pairs(header, "--header")
     if token_variable:
-        if token_variable not in os.environ:
-            raise InvalidInput("--token-variable", f"the environment variable {token_variable} is not set")
-        config["auth_token"] = os.environ[token_variable]
+        config["auth_token"] = _variable(token_variable, "--token-variable")
     return config
+
+
+def _variable(name: str | None, option: str) -> str | None:
+    """The value of an environment variable; None without a name. Raises InvalidInput."""
+    if name is None:
+        return None
+    if not os.environ.get(name):
+        raise InvalidInput(option, f"the environment variable {name} is not set")
+    return os.environ[name]
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
@@ -341,9 +364,10 @@ def _find(server: Client, named: str) -> dict[str, Any]:
     raise UnknownId(f"there is no MCP server named '{named[:80]}'. {remedy}")
 
 
-def _chosen(found: list[dict[str, Any]], tool: str) -> dict[str, Any]:
+def _chosen(found: list[dict[str, Any]], tool: str, server: str) -> dict[str, Any]:
+    """The tool with this name, this id, or this name on its server. Raises UnknownId with the nearest names."""
     for each in found:
-        if tool in (each["name"], each["id"]):
+        if tool in (each["name"], each["id"]) or each["name"] == namespaced(server, tool):
             return each
     near = difflib.get_close_matches(tool, [each["name"] for each in found], 3, NEAR)
     remedy = f"Did you mean {', '.join(near)}?" if near else "`kelpie mcp tools` lists them."

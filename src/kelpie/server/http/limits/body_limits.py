@@ -7,7 +7,8 @@ values cost far more than one long text.
 
 from dataclasses import dataclass
 
-_WITH_IMAGES = frozenset({"messages", "generate"})  # parts of a path
+_WITH_IMAGES = frozenset({"completions", "generate", "messages", "responses"})  # parts of a path
+_HOOKS = "/v1/hooks/"
 _UPLOADS = ("/memory/restore", "/agents/import", "/upload")  # ends of a path
 
 
@@ -26,14 +27,17 @@ class BodyLimit:
 class BodyLimits:
     """The limits of one server."""
 
-    def __init__(self, *, images: int, plain: int, uploads: int) -> None:
+    def __init__(self, *, images: int, plain: int, uploads: int, hooks: int) -> None:
         self._images = BodyLimit(images, "KELPIE_BODY_BYTES_MAX")
         self._plain = BodyLimit(min(plain, images), _plain_setting(plain, images))
+        self._hooks = BodyLimit(min(hooks, images), "KELPIE_HOOK_BYTES_MAX")
         self._uploads = BodyLimit(uploads, "KELPIE_UPLOAD_BYTES_MAX")
 
     def of(self, method: str, path: str) -> BodyLimit:
         """The limit of a request."""
         path = path.rstrip("/")
+        if path.startswith(_HOOKS):
+            return self._hooks
         if path.endswith(_UPLOADS):
             return self._uploads
         creates_agent = method == "POST" and path.endswith("/agents")  # with its first messages

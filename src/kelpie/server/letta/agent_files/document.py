@@ -28,7 +28,8 @@ from kelpie.server.letta.agent_files import file_pieces, folder_documents
 from kelpie.server.letta.agent_files.message_document import MessageReader
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.blocks.body import CreateBlock, new_block
-from kelpie.server.letta.models.body import LlmConfig
+from kelpie.server.letta.groups.body import CreateGroup
+from kelpie.server.letta.models.body import LlmConfig, ModelSettings
 from kelpie.server.letta.tools.body import CreateTool, new_tool
 
 Row = Mapping[str, Any]
@@ -61,6 +62,7 @@ def agent_file(answered: bytes) -> AgentFile:
     """The file that a worker returned in pieces. Raises InvalidInput."""
     pieces = list(file_pieces.split(answered))
     head: dict[str, Any] = orjson.loads(pieces[0])
+    _check_links(head["files"], "files", "source_id")
     groups = tuple(_group(row, f"groups[{n}]") for n, row in enumerate(head["groups"]))
     watched = {group.leader for group in groups if group.manager.type in _BACKGROUND}
     agents = tuple(_agent(row, f"agents[{n}]", watched) for n, row in enumerate(head["agents"]))
@@ -76,7 +78,7 @@ def agent_file(answered: bytes) -> AgentFile:
         groups=groups,
         folders=folders,
         files=files,
-        notes=notes,
+        notes=(*notes, *head[file_pieces.NOTES]),
         skills=tuple(head["skills"]),
     )
     _check_references(found)
@@ -124,7 +126,7 @@ def _agent(row: Row, where: str, watched: set[str | None]) -> FileAgent:
         settings = body.model_settings.model_dump(exclude_unset=True, exclude_none=True)
         new = replace(new, model_settings=settings)
     if body.llm_config is not None:
-        new = _with_config(new, body.llm_config, row["llm_config"])
+        new = _with_config(new, body.llm_config, row["llm_config"], f"{where}.llm_config")
     return FileAgent(
         reference=row["id"],
         new=replace(new, enable_sleeptime=new.enable_sleeptime or None),
@@ -137,8 +139,8 @@ def _agent(row: Row, where: str, watched: set[str | None]) -> FileAgent:
     )
 
 
-def _with_config(new: NewAgent, config: LlmConfig, row: Row) -> NewAgent:
-    """The settings of the model that only the old description of it has in a file."""
+def _with_config(new: NewAgent, config: LlmConfig, row: Row, where: str) -> NewAgent:
+    """The settings of the model that only the old description of it has in a file. Raises InvalidInput."""
     settings: dict[str, Any] = dict(new.model_settings or {})
     if not settings:
         temperature = row.get("temperature")
@@ -151,6 +153,7 @@ def _with_config(new: NewAgent, config: LlmConfig, row: Row) -> NewAgent:
             settings["reasoning"] = {"reasoning_effort": row["reasoning_effort"]}
         if row.get("strict") is True:
             settings["strict"] = True
+        _checked(ModelSettings, {"provider_type": "openai", **settings}, where)  # they hold for any provider
     changes = config.reasoning_changes()
     return replace(
         new,
@@ -211,31 +214,19 @@ def _server(row: Row, where: str) -> FileServer:
 
 
 def _group(row: Row, where: str) -> FileGroup:
-    given: Any = row.get("manager_config") or {"manager_type": ManagerType.round_robin.value}
-    if not isinstance(given, dict) or cast("Row", given).get("manager_type") not in list(ManagerType):
-        raise InvalidInput(f"file.{where}.manager_config", "must have a known manager_type")
-    manager = cast("dict[str, Any]", given)
-    numbers = ("max_turns", "sleeptime_agent_frequency", "max_message_buffer_length", "min_message_buffer_length")
-    for name in numbers:
-        if not isinstance(manager.get(name), int | None):
-            raise InvalidInput(f"file.{where}.manager_config.{name}", "must be a number")
-    token, leader = manager.get("termination_token"), manager.get("manager_agent_id")
-    if not isinstance(token, str | None) or not isinstance(leader, str | None):
-        raise InvalidInput(f"file.{where}.manager_config", "its token and its agent must be texts")
-    description, hidden, project = row.get("description") or "", row.get("hidden"), row.get("project_id")
-    if not isinstance(description, str) or not isinstance(hidden, bool | None) or not isinstance(project, str | None):
-        raise InvalidInput(f"file.{where}", "has a description, a project or a mark that is not of its type")
+    given = {name: value for name, value in row.items() if value is not None}
+    body = _checked(CreateGroup, {"agent_ids": [], "description": "", **given}, where)
+    manager = body.manager_config.model_dump()
+    kind, leader = ManagerType(manager.pop("manager_type")), manager.pop("manager_agent_id", None)
     return FileGroup(
         reference=row["id"],
-        description=description,
-        manager=Manager(
-            ManagerType(manager["manager_type"]), None, token, **{name: manager.get(name) for name in numbers}
-        ),
+        description=body.description,
+        manager=Manager(kind, **manager),
         leader=leader,
-        members=_references(row, "agent_ids", where),
-        blocks=_references(row, "shared_block_ids", where),
-        hidden=hidden,
-        project_id=project,
+        members=tuple(dict.fromkeys(body.agent_ids)),
+        blocks=tuple(dict.fromkeys(body.shared_block_ids)),
+        hidden=body.hidden,
+        project_id=body.project_id,
     )
 
 
@@ -257,6 +248,13 @@ def _check_references(file: AgentFile) -> None:
         _require(group.blocks, blocks, f"groups[{n}].shared_block_ids")
 
 
+def _check_links(rows: Sequence[Row], where: str, *names: str) -> None:
+    for n, row in enumerate(rows):
+        for name in names:
+            if not isinstance(row.get(name), str | None):
+                raise InvalidInput(f"file.{where}[{n}].{name}", "must be an id")
+
+
 def _require(given: Sequence[str], known: set[str], where: str) -> None:
-    if missing := next((each for each in given if each not in known), None):
+    if (missing := next((each for each in given if each not in known), None)) is not None:
         raise InvalidInput(f"file.{where}", f"refers to '{missing[:80]}', which is not in the file")

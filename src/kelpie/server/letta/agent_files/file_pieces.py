@@ -28,9 +28,11 @@ PIECE_BYTES = 256 * 1024
 PIECE_ROWS = 100
 
 LISTS = ("groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
+NOTES = legacy_file.NOTES
 
 _CONTEXT = "in_context_message_ids"
 _GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors write it
 _LENGTH = struct.Struct(">I")
 _REFUSED, _ACCEPTED = b"-", b"+"
 _CORRUPT = "Corrupted agent file format: the file is not JSON or was cut off"
@@ -64,15 +66,14 @@ def opened(raw: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInput(FIELD, "is not an agent file: it must contain one JSON object")
     found = cast("dict[str, Any]", document)
-    if "agents" not in found:
-        found = legacy_file.converted(found)
+    found = found | {NOTES: []} if "agents" in found else legacy_file.converted(found)
     _check_lists(found)
     return found
 
 
 def _unpacked(raw: bytes) -> bytes:
     if raw[:2] != _GZIP:
-        return raw
+        return raw.removeprefix(_BYTE_ORDER_MARK)
     unpacking = zlib.decompressobj(wbits=31)
     try:
         data = unpacking.decompress(raw, UNPACKED_BYTES_MAX + 1)
@@ -82,7 +83,7 @@ def _unpacked(raw: bytes) -> bytes:
         raise InvalidInput(FIELD, f"has more than {UNPACKED_BYTES_MAX} bytes when it is decompressed")
     if not unpacking.eof:
         raise InvalidInput(FIELD, "is incomplete: the compressed data ends too early")
-    return data
+    return data.removeprefix(_BYTE_ORDER_MARK)
 
 
 def _parsed(raw: bytes) -> Any:
@@ -155,7 +156,7 @@ def _pieces(document: dict[str, Any]) -> Iterator[bytes]:
     for name in LISTS:
         for number, entry in enumerate(document[name]):
             _written(entry, f"{name}[{number}]")
-    yield orjson.dumps({name: document[name] for name in ("agents", *LISTS)})
+    yield orjson.dumps({name: document[name] for name in ("agents", *LISTS, NOTES)})
     for number, rows in enumerate(histories):
         yield from _row_pieces(number, rows)
 

@@ -1,14 +1,21 @@
 """Agent files of the first format: one agent with its tools, blocks and messages inside. Letta's API describes them as
 `AgentSchema`.
 
-They are converted to the present format, whose fields say the same.
+They are converted to the present format, whose fields say the same. Of the group of an agent such a file has only the
+id; the note about that is under `NOTES`.
 """
 
 from typing import Any, cast
 
 from kelpie.core.errors import InvalidInput
 
+NOTES = "notes"
+
 _MARKS = ("core_memory", "in_context_message_indices")
+_NO_GROUP = (
+    "The agent was in a group, which a file of the legacy format does not contain. It was imported without the group; "
+    "set enable_sleeptime on the agent if it had a sleeptime agent."
+)
 _SAME = ("agent_type", "description", "embedding_config", "llm_config", "message_buffer_autoclear", "name", "system")
 
 
@@ -18,8 +25,6 @@ def converted(old: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(
             "file.agents", "is missing: this is neither an agent file nor one of the legacy format (AgentSchema)"
         )
-    if old.get("multi_agent_group"):
-        raise InvalidInput("file.multi_agent_group", "a file of the legacy format with a group cannot be imported")
     messages = [{**row, "id": f"message-{n}"} for n, row in enumerate(_rows(old, "messages"))]
     blocks = [{**row, "id": f"block-{n}"} for n, row in enumerate(_rows(old, "core_memory"))]
     tools = [{**row, "id": f"tool-{n}"} for n, row in enumerate(_rows(old, "tools"))]
@@ -39,7 +44,8 @@ def converted(old: dict[str, Any]) -> dict[str, Any]:
         "messages": messages,
         "in_context_message_ids": _context(old.get("in_context_message_indices"), len(messages)),
     }
-    return {"agents": [agent], "blocks": blocks, "tools": tools}
+    notes = [_NO_GROUP] if old.get("multi_agent_group") else []
+    return {"agents": [agent], "blocks": blocks, "tools": tools, NOTES: notes}
 
 
 def _rows(old: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Messages in an agent file: Letta's stored form, read into messages and written from them.
 
 Letta stores a tool's result packed, with its status and time, and Kelpie packs it for each prompt; so it is unpacked
-here and packed again. Agents that think in an argument of their calls have these thoughts as text beside the calls.
-Unknown fields are ignored; what only Kelpie has is in fields that begin with `kelpie_`.
+here and packed again. What a user wrote was once packed too. Agents that think in an argument of their calls have these
+thoughts as text beside the calls. Unknown fields are ignored; what only Kelpie has is in fields that begin with
+`kelpie_`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, cast
 import orjson
 
 from kelpie.agent.prompt.rendering import packed_return, read_object
-from kelpie.core.agents.agent_file import MessageIds
+from kelpie.core.agents.agent_file import MessageIds, member
 from kelpie.core.conversations.messages import (
     ApprovalDecision,
     Awaits,
@@ -55,17 +56,19 @@ class MessageReader:
         self._number += 1
         try:
             return self._message(row, where)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except ValueError as error:
             raise InvalidInput(f"file.{where}", f"is not a message: {str(error)[:200]}") from None
 
     def _message(self, row: Row, where: str) -> Message:
-        role = _ROLES.get(row["role"])
+        role = _ROLES.get(said := _text(row, "role"))
         if role is None:
-            raise InvalidInput(f"file.{where}.role", f"'{str(row['role'])[:80]}' is not the role of a message")
-        content, called = _content(row.get("content"), where)
-        calls = (*self._calls(row.get("tool_calls") or (), role), *called)
+            raise InvalidInput(f"file.{where}.role", f"'{said[:80]}' is not the role of a message")
+        content, called = _content(row, "content", where)
+        calls = (*self._calls(_objects(row, "tool_calls"), role), *called)
         if calls and role in (Role.assistant, Role.approval) and self._thoughts_in_calls:
             content = tuple(Reasoning(part.text, native=False) if isinstance(part, Text) else part for part in content)
+        if role is Role.user:
+            content = tuple(Text(_without_packing(part.text)) if isinstance(part, Text) else part for part in content)
         returns: tuple[ToolReturn, ...] = ()
         if role is Role.tool:
             returns, content = self._returns(row, content), ()
@@ -73,7 +76,7 @@ class MessageReader:
             id=self._ids.by_reference[row["id"]],
             agent_id=self._ids.agent_id,
             role=role,
-            created_at=_time(row.get("created_at"), f"file.{where}.created_at", self._ids.now),
+            created_at=_time(_text_or_none(row, "created_at"), f"file.{where}.created_at", self._ids.now),
             content=content,
             tool_calls=calls if role in (Role.assistant, Role.approval) else (),
             tool_returns=returns,
@@ -90,16 +93,9 @@ class MessageReader:
         default = Awaits.approval if role is Role.approval else None
         found: list[ToolCall] = []
         for call in given:
-            named = call["function"]
-            awaits = call.get("kelpie_awaits", default)
-            found.append(
-                ToolCall(
-                    _text(call["id"]),
-                    _text(named["name"]),
-                    _text(named["arguments"]),
-                    Awaits(awaits) if awaits else None,
-                )
-            )
+            named, awaits = member(call, "function"), call.get("kelpie_awaits", default)
+            waits = Awaits(awaits) if awaits else None
+            found.append(ToolCall(_text(call, "id"), _text(named, "name"), _text(named, "arguments"), waits))
         if len(self._names) + len(found) > NAMES_KEPT:
             self._names.clear()
         self._names.update((call.id, call.name) for call in found)
@@ -108,7 +104,7 @@ class MessageReader:
         return tuple(found)
 
     def _returns(self, row: Row, content: tuple[Part, ...]) -> tuple[ToolReturn, ...]:
-        if given := row.get("tool_returns"):
+        if given := _objects(row, "tool_returns"):
             return tuple(self._return(each, row) for each in given)
         said = "\n".join(part.text for part in content if isinstance(part, Text))
         ok, text = _unpacked(said)
@@ -117,10 +113,11 @@ class MessageReader:
 
     def _return(self, given: Row, row: Row) -> ToolReturn:
         call_id = _text_or_none(given, "tool_call_id") or ""
-        said: Any = given.get("func_response", given.get("tool_return"))
+        name = "func_response" if "func_response" in given else "tool_return"
+        said: Any = given.get(name)
         parts: tuple[Part, ...] = ()
         if isinstance(said, list):
-            parts, _ = _content(cast("list[Any]", said), "tool_returns")
+            parts, _ = _content(given, name, "tool_returns")
             text = "\n".join(part.text for part in parts if isinstance(part, Text))
         else:
             text = _unpacked(said or "")[1]
@@ -129,8 +126,8 @@ class MessageReader:
             self._name(call_id, row),
             given.get("status") != "error",
             text,
-            _lines(given.get("stdout")),
-            _lines(given.get("stderr")),
+            _lines(given, "stdout"),
+            _lines(given, "stderr"),
             untried=given.get("kelpie_untried") is True,
             ran_with=_text_or_none(given, "kelpie_ran_with"),
             content=parts,
@@ -140,7 +137,7 @@ class MessageReader:
         return self._names.get(call_id) or _text_or_none(row, "name") or ""
 
     def _answers(self, row: Row) -> tuple[CallAnswer, ...]:
-        if given := row.get("approvals"):
+        if given := _objects(row, "approvals"):
             return tuple(self._answer(each, row) for each in given)
         if row.get("approve") is None:
             return ()
@@ -152,49 +149,56 @@ class MessageReader:
             return self._return(given, row)
         arguments = _text_or_none(given, "kelpie_arguments")
         return ApprovalDecision(
-            _text(given["tool_call_id"]), given["approve"] is True, _text_or_none(given, "reason"), arguments
+            _text(given, "tool_call_id"), given["approve"] is True, _text_or_none(given, "reason"), arguments
         )
 
 
-def _content(given: Any, where: str) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]:
+def _content(row: Row, name: str, where: str) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]:
     """The parts of a message, and the calls that stand among them."""
-    if given is None:
-        return (), ()
+    given = row.get(name)
     if isinstance(given, str):
         return ((Text(given),) if given else ()), ()
     parts: list[Part] = []
     calls: list[ToolCall] = []
-    for part in given:
-        match part["type"]:
+    for part in _objects(row, name):
+        match part.get("type"):
             case "text":
-                parts.append(Text(_text(part["text"])))
+                parts.append(Text(_text(part, "text")))
             case "image":
-                parts.append(Image(_image_source(part["source"])))
+                parts.append(Image(_image_source(part)))
             case "reasoning":
                 signature = _text_or_none(part, "signature")
-                parts.append(Reasoning(_text(part["reasoning"]), part.get("is_native") is not False, signature))
+                parts.append(Reasoning(_text(part, "reasoning"), part.get("is_native") is not False, signature))
             case "summarized_reasoning":
-                said = "\n".join(_text(each["text"]) for each in part.get("summary") or ())
+                said = "\n".join(_text(each, "text") for each in _objects(part, "summary"))
                 parts.append(Reasoning(said))
             case "redacted_reasoning":
-                parts.append(HiddenReasoning(_text(part["data"])))
+                parts.append(HiddenReasoning(_text(part, "data")))
             case "omitted_reasoning":
                 parts.append(HiddenReasoning())
             case "tool_call":
                 arguments = part.get("input") or {}
-                calls.append(ToolCall(_text(part["id"]), _text(part["name"]), orjson.dumps(arguments).decode()))
+                calls.append(ToolCall(_text(part, "id"), _text(part, "name"), orjson.dumps(arguments).decode()))
             case "tool_return":
-                parts.append(Text(_text(part["content"])))
+                parts.append(Text(_text(part, "content")))
             case other:
-                raise InvalidInput(f"file.{where}.content", f"has a part of the unknown type '{str(other)[:80]}'")
+                raise InvalidInput(f"file.{where}.{name}", f"has a part of the unknown type '{str(other)[:80]}'")
     return tuple(parts), tuple(calls)
 
 
-def _image_source(given: Any) -> dict[str, Any]:
-    source = {str(name): value for name, value in dict(given).items()}
+def _image_source(part: Row) -> dict[str, Any]:
+    source = dict(member(part, "source"))
     if not isinstance(source.get("type"), str) or not all(isinstance(v, str | None) for v in source.values()):
-        raise ValueError("the source of an image has a type and texts")
+        raise ValueError("the source of an image must be an object with a type and texts")
     return source
+
+
+def _without_packing(text: str) -> str:
+    """What the user wrote; older servers stored it packed, with its time."""
+    found = read_object(text) if text.lstrip().startswith("{") else None
+    if found is None or found.get("type") != "user_message" or "time" not in found:
+        return text
+    return found["message"] if isinstance(found.get("message"), str) else text
 
 
 def _unpacked(said: Any) -> tuple[bool | None, str]:
@@ -209,27 +213,42 @@ def _unpacked(said: Any) -> tuple[bool | None, str]:
     return found["status"] == "OK", message if isinstance(message, str) else orjson.dumps(message).decode()
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text is missing")
+def _text(row: Row, name: str) -> str:
+    value = _text_or_none(row, name)
+    if value is None:
+        raise ValueError(f"'{name}' is missing")
     return value
 
 
 def _text_or_none(row: Row, name: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be text")
+        raise ValueError(f"'{name}' must be text")
     return value
 
 
-def _lines(given: Any) -> tuple[str, ...] | None:
-    return None if given is None else tuple(_text(line) for line in given)
+def _list(row: Row, name: str, kind: type, said: str) -> list[Any]:
+    found: Any = row.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(each, kind) for each in cast("list[Any]", found)):
+        raise ValueError(f"'{name}' must be a list of {said}")
+    return cast("list[Any]", found)
 
 
-def _time(given: Any, field: str, now: Micros) -> Micros:
+def _objects(row: Row, name: str) -> list[Row]:
+    return _list(row, name, dict, "objects")
+
+
+def _lines(row: Row, name: str) -> tuple[str, ...] | None:
+    return None if row.get(name) is None else tuple(_list(row, name, str, "texts"))
+
+
+def _time(given: str | None, field: str, now: Micros) -> Micros:
     if given is None:
         return now
-    found = moment(field, datetime.fromisoformat(_text(given)))
+    try:
+        found = moment(field, datetime.fromisoformat(given))
+    except ValueError:
+        raise InvalidInput(field, f"'{given[:80]}' is not a time; write it as 2026-01-31T14:30:00Z") from None
     return now if found is None else found
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from kelpie.core.agents.agent_file import Imported, ImportOptions
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import AgentId, ConversationId
+from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Refused
 from kelpie.server.http.json_answer import JsonAnswer
@@ -42,6 +42,7 @@ GZIP_BYTES_MIN = 1024
 GZIP_PIECE = 256 * 1024
 
 _JSON = "application/json"
+_ENCODINGS = ("identity", "gzip", "x-gzip")
 _FORM = {
     "content": {
         "multipart/form-data": {
@@ -116,7 +117,8 @@ async def export_agent_with_skills(
 async def _exported(api: CallerApi, request: Request, agent_id: AgentId, wanted: ExportAgent) -> Response:
     embeddings = {info.handle: info for info in await api.models.known_embeddings()}
     facts = Facts(cache(api.models.known), embeddings)
-    conversation = None if wanted.conversation_id is None else ConversationId.parse(wanted.conversation_id)
+    named = wanted.conversation_id
+    conversation = None if named in (None, DEFAULT_CONVERSATION) else ConversationId.parse(named)
     skills: list[dict[str, Any]] = [skill.model_dump() for skill in wanted.skills or ()]
     pieces = await api.agent_file_exports.write(
         agent_id, lambda: LettaFileWriter(facts, skills), conversation, scrub_messages=wanted.scrub_messages
@@ -155,9 +157,9 @@ async def _compressed(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 @router.post("/import", summary="Import agents from a file", response_model=None, openapi_extra={"requestBody": _FORM})
 async def import_agents(api: CallerApi, request: Request) -> JsonAnswer:
-    kind = request.headers.get("content-type", "")
+    kind, encoding = request.headers.get("content-type", ""), request.headers.get("content-encoding", "identity")
     if kind.lower().startswith("multipart/form-data"):
-        if request.headers.get("content-encoding", "identity") != "identity":
+        if encoding != "identity":
             raise InvalidInput("Content-Encoding", "compress the file inside the form, not the form")
         form = MultipartForm(request.stream(), boundary_of(kind))
         async with api.world.uploads.receive(form.file()) as upload:
@@ -165,6 +167,10 @@ async def import_agents(api: CallerApi, request: Request) -> JsonAnswer:
                 raise InvalidInput(FIELD, "is missing in the form; send the agent file as the field 'file'")
             imported = await _imported(api, upload, import_options(form.fields, request.headers))
     else:
+        if encoding not in _ENCODINGS:
+            raise InvalidInput(
+                "Content-Encoding", f"must be one of {', '.join(_ENCODINGS)}; compress the file with gzip"
+            )
         options = import_options(request.query_params, request.headers)
         async with api.world.uploads.receive(request.stream()) as upload:
             imported = await _imported(api, upload, options)

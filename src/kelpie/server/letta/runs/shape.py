@@ -120,6 +120,7 @@ def step_shape(step: Step, organization: OrganizationId) -> dict[str, Any]:
         "error_type": step.error.get("type") if step.error else None,
         "error_data": dict(step.error) if step.error else None,
         "status": step.status,
+        "kelpie_created_at": timestamp(step.created_at),
         "kelpie_cost_usd": usage.cost_usd,
     }
 

@@ -11,12 +11,26 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.node import Node
 from kelpie.sim.network.http_client import SimClient
 from kelpie.sim.network.http_server import Server
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TRIES_MAX = 30
 BOOT_TRIES_MAX = 20
+
+
+async def second_server(machine: Machine) -> Server:
+    """Boots another server on the same disk."""
+    for _ in range(BOOT_TRIES_MAX):
+        node: Node = machine.world.node("rival")
+        adapters = node.context().run(machine.world.adapters, node)
+        booting = machine.loop.create_task(boot(adapters, SETTINGS), name="boot", context=node.context())
+        await asyncio.wait((booting,))
+        if booting.exception() is None:
+            return Server(machine.world.network, node, booting.result().asgi)
+        node.crash()
+    raise Broken("the node comes up", "the rival could not be booted")
 
 
 class TwoServers(ServerScenario):
@@ -26,7 +40,7 @@ class TwoServers(ServerScenario):
 
     async def act(self) -> None:
         await self.make_agents(2)
-        rival = await self._second()
+        rival = await second_server(self.machine)
         there = [
             ScenarioClient(
                 self.machine, f"rival-{n}", self.heard, SimClient(f"rival-{n}", lambda: rival, self.machine.faults)
@@ -42,18 +56,6 @@ class TwoServers(ServerScenario):
         for agent_id in self.agents:  # what the rival took away is noticed at the next commit, and taken back after it
             await visitor.say(agent_id)
         await super().settle()
-
-    async def _second(self) -> Server:
-        """Boots another machine on the same disk."""
-        for _ in range(BOOT_TRIES_MAX):
-            node: Node = self.machine.world.node("rival")
-            adapters = node.context().run(self.machine.world.adapters, node)
-            booting = self.machine.loop.create_task(boot(adapters, SETTINGS), name="boot", context=node.context())
-            await asyncio.wait((booting,))
-            if booting.exception() is None:
-                return Server(self.machine.world.network, node, booting.result().asgi)
-            node.crash()
-        raise Broken("the node comes up", "the rival could not be booted")
 
     async def _talk(self, client: ScenarioClient, number: int) -> None:
         """Sends a message until it is acknowledged; a client of the fenced server may try again."""

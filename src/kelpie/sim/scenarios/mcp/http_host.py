@@ -176,7 +176,7 @@ class HttpHost:
             return
         if method == "subscriptions/listen":
             await answer.start(200, _STREAM)
-            await self._tell_changes(answer)
+            await self._tell_changes(answer, first="notifications/subscriptions/acknowledged")
         stream = _Stream()
         life.start(self._finish(message, stream, life))
         if method == "tools/call" and (self._rng.random() < 0.6 or message["params"]["name"].endswith("_ask")):
@@ -228,11 +228,16 @@ class HttpHost:
         else:
             await self._tell_changes(answer)
 
-    async def _tell_changes(self, answer: OutgoingResponse) -> None:
+    async def _tell_changes(self, answer: OutgoingResponse, first: str | None = None) -> None:
+        """Tells every change from now on. What changed before is lost."""
+        told = self.server.generation
+        if first is not None:
+            await answer.send(_notification(first))
         while True:
-            await self.server.changed.wait()
-            told = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            await answer.send(f"data: {json.dumps(told)}\n\n".encode())
+            if self.server.generation == told:
+                await self.server.changed.wait()
+            told = self.server.generation
+            await answer.send(_notification("notifications/tools/list_changed"))
 
     # --- the older one ---------------------------------------------------------------------------------------------
 
@@ -266,3 +271,7 @@ def _look(work: "asyncio.Task[None]") -> None:
     """Whoever lost the connection is not interested in how the work ended."""
     if not work.cancelled():
         work.exception()
+
+
+def _notification(method: str) -> bytes:
+    return f"data: {json.dumps({'jsonrpc': '2.0', 'method': method})}\n\n".encode()

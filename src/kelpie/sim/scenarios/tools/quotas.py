@@ -221,6 +221,7 @@ ALLOWANCES = replace(
             Aim(Fault.storage_write_fail, "database.commit", rate=0.01),
             Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.01),
             Aim(Fault.storage_read_fail, "database.read", rate=0.01),
+            Aim(Fault.storage_latency, "write.journal", rate=0.1),
         ),
         swarm=(Fault.llm_rate_limit, Fault.storage_latency, Fault.cpu_starvation, Fault.out_of_memory),
         settings=SETTINGS,

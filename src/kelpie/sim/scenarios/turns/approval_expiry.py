@@ -20,13 +20,14 @@ from kelpie.sim.scenarios.basic.crashes import cuts
 from kelpie.sim.scenarios.fixtures.approval_records import ConversationAddress, Request, is_counted, waiting
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario
+from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.turns.approvals import Approvals
 
 WAITS_S = 20
 SWEPT_WITHIN_S = 40.0  # after its time is over, when all is well
 LOOKS = 4
-WAYS = ("whole", "whole", "part", "twice", "at once", "with words", "unheard", "cancel")
+AMID = "amid a cancel"
+WAYS = ("whole", "whole", "part", "twice", "at once", "with words", "unheard", "cancel", AMID, AMID)
 MOMENTS = ("soon", "soon", "in the end", "in the sweep", "in the sweep", "with the denial", "never")
 LOOK_S = 0.1
 _OURS = f'%"{RUN_TYPE}"%'
@@ -141,8 +142,19 @@ class ExpiringApprovals(Approvals):
         way = client.picks(WAYS)
         if way == "cancel":
             await self._cancel(client, lane)
+        elif way == AMID:
+            await self._answer_amid_a_cancel(client, lane, request)
         else:
             await self.answer(client, lane, request, way)
+
+    async def _answer_amid_a_cancel(self, client: ScenarioClient, lane: ConversationAddress, request: Request) -> None:
+        """Answers what a cancel has just withdrawn, perhaps before the agent in memory hears of that."""
+
+        async def answer() -> None:
+            await client.pause(0.3)
+            await self.answer(client, lane, request, "whole")
+
+        await together((self._cancel(client, lane), answer()))
 
     # --- what must be so -----------------------------------------------------------------------------------------
 
@@ -183,6 +195,7 @@ EXPIRING = scenario(
         Aim(Fault.storage_busy, "database.commit", rate=0.03),
         Aim(Fault.storage_read_fail, "database.read", rate=0.02),
         Aim(Fault.storage_latency, "read.expired", rate=0.9),
+        Aim(Fault.storage_latency, "write.cancel", rate=0.8),
         Aim(Fault.clock_jump, "clock.now", rate=0.001, times_max=2),
         Aim(Fault.vanishing_client, "client.request", rate=0.03),
     ),

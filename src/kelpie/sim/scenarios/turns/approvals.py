@@ -197,7 +197,9 @@ class Approvals(ServerScenario):
             word.acknowledged = status_for(reason) is RunStatus.completed
 
     async def _cancel(self, client: ScenarioClient, lane: ConversationAddress) -> int | None:
+        called_s = self.machine.loop.time()
         told = await client.ask("POST", lane.cancel, {})
+        self.waits.cancelled(lane, called_s, answered=told is not None)
         if told is not None and told.status not in (200, 409, 503):
             raise Broken("a cancel is answered", f"{lane.cancel}: {told.status} {told.body!r}")
         return told.status if told is not None else None

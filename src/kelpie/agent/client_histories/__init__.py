@@ -1,0 +1,1 @@
+"""Histories of clients that send them again with every request: which conversation each belongs to."""

@@ -1,0 +1,45 @@
+// A field to choose an agent: it suggests names from the server and gives the id of the chosen one.
+
+import { get } from "./api.js";
+import { freshId, h, replace } from "./dom.js";
+
+const SUGGESTED = 20;
+const PAUSE_MS = 150;
+
+/**
+ * @param {{id: string, name: string} | null} chosen
+ * @param {(agent: {id: string, name: string} | null) => void} changed
+ * @param {AbortSignal} signal
+ */
+export function agentField(chosen, changed, signal) {
+  const [inputId, listId] = [freshId("agent"), freshId("agents")];
+  /** @type {{id: string, name: string}[]} */
+  let known = chosen ? [chosen] : [];
+  let timer = 0;
+  const list = h("datalist", { id: listId });
+  const input = h("input", { type: "search", id: inputId, list: listId, value: chosen?.name ?? "", placeholder: "All agents", autocomplete: "off", on: {
+    input: () => {
+      clearTimeout(timer);
+      timer = window.setTimeout(() => void suggest(), PAUSE_MS);
+    },
+    change: () => void choose(),
+  } });
+
+  async function suggest() {
+    const found = await get("v1/agents/", { query_text: input.value.trim(), limit: SUGGESTED, include: "agent.tags" }, signal);
+    known = found.map((/** @type {any} */ each) => ({ id: each.id, name: each.name }));
+    replace(list, known.map((each) => h("option", { value: each.name })));
+    if (known.some((each) => each.name === input.value)) await choose();
+  }
+
+  async function choose() {
+    const text = input.value.trim();
+    if (text === "") changed(null);
+    else {
+      const found = known.find((each) => each.name === text || each.id === text);
+      if (found) changed(found);
+    }
+  }
+
+  return h("div", { class: "field" }, h("label", { for: inputId }, "Agent"), input, list);
+}

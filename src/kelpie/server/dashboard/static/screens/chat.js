@@ -1,0 +1,243 @@
+// Chat with an agent, in its default conversation or another: `#/chat/<agent>/<conversation>`.
+
+import { ApiError, followRun, get, patch, post, remove, sendTurn } from "../core/api.js";
+import { ask, confirm } from "../core/dialog.js";
+import { h, replace, words } from "../core/dom.js";
+import { moment } from "../core/format.js";
+import { lastAgent, rememberAgent } from "../core/last_agent.js";
+import { empty, fail, say } from "../core/notice.js";
+import { go, link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { shortcut } from "../core/shortcuts.js";
+import { createAgent } from "./agent_forms.js";
+import { composer } from "./chat/composer.js";
+import { transcript } from "./chat/transcript.js";
+
+const PAGE = 50;
+const DEFAULT = "default";
+const POLL_MS = 5000;
+
+export default class ChatScreen extends Screen {
+  #agentId = "";
+  #conversation = DEFAULT;
+  /** @type {any} */
+  #agent = null;
+  #transcript = transcript();
+  #composer = composer((content) => void this.#say(content), () => void this.#stop());
+  #problem = h("div");
+  #activity = h("p", { class: "activity hint", role: "status" });
+  #side = h("aside", { class: "chat-side", "aria-label": "Conversations" });
+  #following = "";
+
+  async show() {
+    const [, agentId, conversation] = this.route.path;
+    if (!agentId) {
+      await this.#choose();
+      return;
+    }
+    this.#agentId = agentId;
+    this.#conversation = conversation ?? DEFAULT;
+    this.#agent = await get(`v1/agents/${agentId}`, { include: "agent.tags" }, this.signal);
+    rememberAgent(agentId);
+    this.windowTitle(this.#agent.name);
+    this.classList.add("chat");
+    this.#transcript.loadEarlier = () => this.attempt(() => this.#page(true));
+    this.#transcript.answer = (entry, approve, reason) => this.#answer(entry.callId, approve, reason);
+    const head = h("div", { class: "head" }, h("h1", null, words(this.#agent.name)), h("div", { class: "row" }, h("span", { class: "hint" }, words(this.#agent.model ?? "")), h("a", { href: link(["prompt", agentId], this.#isDefault ? {} : { conversation: this.#conversation }) }, "Prompt"), h("a", { href: link(["runs"], { agent: agentId }) }, "Runs"), h("a", { href: link(["agents", agentId]) }, "Details"), h("a", { href: link(["agents"]) }, "All agents")));
+    replace(this, head, this.#side, h("div", { class: "chat-main" }, this.#transcript, this.#activity, this.#problem, this.#composer.node));
+    shortcut("c", "Write a message", () => this.#composer.focus(), this.signal);
+    shortcut("Escape", "Stop the running turn", () => this.#following && void this.#stop(), this.signal);
+    this.onReturn(() => this.#resume());
+    this.repeat(() => this.#resume(), POLL_MS);
+    await Promise.all([this.#page(false), this.#conversations()]);
+    if (this.#transcript.isEmpty) replace(this.#problem, h("p", { class: "hint" }, "Nothing was said here yet. Write the first message."));
+    await this.#resume();
+    this.#composer.focus();
+  }
+
+  get #isDefault() {
+    return this.#conversation === DEFAULT;
+  }
+
+  get #path() {
+    return this.#isDefault ? `v1/agents/${this.#agentId}/messages` : `v1/conversations/${this.#conversation}/messages`;
+  }
+
+  /** Without an agent in the address: the one of last time, else the newest. */
+  async #choose() {
+    const found = await lastAgent(this.signal);
+    if (found) {
+      location.replace(link(["chat", found.id]));
+      return;
+    }
+    const create = async () => {
+      const made = await createAgent(this.signal);
+      if (made) go(["chat", made.id]);
+    };
+    replace(this, h("h1", null, "Chat"), empty("There is no agent yet.", h("p", null, "Create one to talk to. The built-in demo model needs no key."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")));
+  }
+
+  /** @param {boolean} earlier */
+  async #page(earlier) {
+    const before = earlier ? this.#transcript.oldest : null;
+    const found = await get(this.#path, { limit: PAGE, order: "desc", before, conversation_id: this.#isDefault ? DEFAULT : null }, this.signal);
+    const ordered = this.#isDefault ? found : [...found].reverse(); // the older route answers the oldest first
+    const rows = ordered.filter((/** @type {any} */ each) => each.message_type !== "system_message");
+    this.#transcript.page(rows, { before: earlier, more: found.length >= PAGE });
+    await this.#approvals();
+  }
+
+  async #conversations() {
+    const found = await get("v1/conversations/", { agent_id: this.#agentId, limit: PAGE, order: "desc" }, this.signal);
+    const entry = (/** @type {string} */ id, /** @type {import("../core/dom.js").Child} */ label, /** @type {string | null} */ when) => h("li", null, h("a", { href: link(id === DEFAULT ? ["chat", this.#agentId] : ["chat", this.#agentId, id]), "aria-current": id === this.#conversation ? "page" : null, title: when ? moment(when) : null }, label));
+    const create = async () => {
+      const made = await post(`v1/conversations/?agent_id=${encodeURIComponent(this.#agentId)}`, {});
+      go(["chat", this.#agentId, made.id]);
+    };
+    replace(
+      this.#side,
+      h("div", { class: "row" }, h("h2", null, "Conversations"), h("button", { type: "button", on: { click: () => void this.attempt(create) } }, "New")),
+      h("ul", { class: "plain" }, entry(DEFAULT, "Default", null), found.map((/** @type {any} */ each) => entry(each.id, each.summary ? words(each.summary.slice(0, 80)) : `From ${moment(each.created_at)}`, each.last_message_at))),
+      !this.#isDefault && h("div", { class: "row" }, h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#rename()) } }, "Rename"), h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#delete()) } }, "Delete")),
+    );
+  }
+
+  async #rename() {
+    const now = await get(`v1/conversations/${this.#conversation}`, {}, this.signal);
+    const done = await ask("Rename conversation", [{ name: "summary", label: "Name", value: now.summary ?? "", required: true }], "Rename", async (values) => (await patch(`v1/conversations/${this.#conversation}`, { summary: values.summary }), true));
+    if (done) await this.#conversations();
+  }
+
+  async #delete() {
+    const done = await confirm("Delete conversation", "This deletes the conversation with its messages. It cannot be undone.", "Delete conversation", () => remove(`v1/conversations/${this.#conversation}`));
+    if (done) {
+      say("Deleted the conversation");
+      go(["chat", this.#agentId]);
+    }
+  }
+
+  /** @param {string | unknown[]} content */
+  async #say(content) {
+    const otid = crypto.randomUUID ? crypto.randomUUID() : fallbackId();
+    replace(this.#problem);
+    this.#transcript.said(otid, content);
+    this.#transcript.toNewest();
+    const sent = await this.#turn({ messages: [{ role: "user", content, otid }] });
+    if (!sent && typeof content === "string") this.#composer.restore(content);
+  }
+
+  /** @param {string} callId @param {boolean} approve @param {string} reason */
+  async #answer(callId, approve, reason) {
+    const approval = { type: "approval", tool_call_id: callId, approve, ...(reason && !approve ? { reason } : {}) };
+    const left = (await this.#pending()).filter((each) => each !== callId).length;
+    await this.#turn({ messages: [{ type: "approval", approvals: [approval], ...(left ? { partial: true } : {}) }] });
+    await this.#approvals();
+  }
+
+  /** Sends and follows a turn; false when it was not accepted. @param {{[field: string]: unknown}} body */
+  async #turn(body) {
+    if (this.#following) return false;
+    this.#begin("sending");
+    let accepted = true;
+    try {
+      const path = this.#isDefault ? `${this.#path}/stream` : this.#path;
+      await sendTurn(path, body, (frame) => this.#frame(frame), this.signal);
+    } catch (error) {
+      if (this.signal.aborted) return true;
+      if (!(error instanceof ApiError)) throw error;
+      accepted = false;
+      fail(this.#problem, error);
+    } finally {
+      this.#end();
+    }
+    await this.attempt(() => this.#page(false));
+    return accepted;
+  }
+
+  /** Follows a turn that runs already: after a reload, or one that another client began. */
+  async #resume() {
+    if (this.#following || !this.isConnected) return;
+    const active = await get("v1/kelpie/runs", { state: "active", agent_id: this.#agentId, conversation_id: this.#conversation, limit: 10 }, this.signal);
+    const run = active.filter((/** @type {any} */ each) => each.background).pop() ?? active[0];
+    if (!run || this.#following) return;
+    this.#begin(run.id);
+    try {
+      const record = await get(`v1/kelpie/runs/${run.id}`, {}, this.signal);
+      record.input.forEach((/** @type {any} */ said, /** @type {number} */ place) => {
+        if (said.role === "user") this.#transcript.said(said.otid ?? `input:${run.id}:${place}`, said.content, run.id);
+      });
+      if (run.background) await followRun(run.id, 0, (frame) => this.#frame(frame), this.signal);
+      else await this.#ended(run.id);
+    } catch (error) {
+      if (this.signal.aborted) return;
+      if (!(error instanceof ApiError)) throw error;
+    } finally {
+      this.#end();
+    }
+    await this.attempt(() => this.#page(false));
+  }
+
+  /** Waits for a run whose stream is not stored. @param {string} runId */
+  async #ended(runId) {
+    for (;;) {
+      const run = await get(`v1/runs/${runId}`, {}, this.signal);
+      if (run.status !== "running" && run.status !== "created") return;
+      await new Promise((resolve) => window.setTimeout(resolve, 1000));
+    }
+  }
+
+  /** @param {any} frame */
+  #frame(frame) {
+    if (frame.run_id) this.#following = frame.run_id;
+    this.#transcript.frame(frame);
+    if (frame.message_type === "approval_request_message") void this.attempt(() => this.#approvals());
+  }
+
+  /** @param {string} runId */
+  #begin(runId) {
+    this.#following = runId;
+    this.#transcript.startedAt = performance.now();
+    this.#composer.running(true);
+    replace(this.#activity, h("span", { class: "pulse" }, "The agent is working …"));
+  }
+
+  #end() {
+    this.#following = "";
+    this.#composer.running(false);
+    replace(this.#activity);
+  }
+
+  async #stop() {
+    try {
+      if (this.#isDefault) await post(`v1/agents/${this.#agentId}/messages/cancel`, this.#following.startsWith("run-") ? { run_ids: [this.#following] } : {});
+      else await post(`v1/conversations/${this.#conversation}/cancel`, {});
+      say("Asked the agent to stop");
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      fail(this.#problem, error);
+    }
+  }
+
+  /** @returns {Promise<string[]>} */
+  async #pending() {
+    const found = await get(`v1/agents/${this.#agentId}/approvals`, { limit: 100 }, this.signal);
+    return found
+      .filter((/** @type {any} */ each) => each.conversation_id === this.#conversation)
+      .flatMap((/** @type {any} */ each) => each.tool_calls.filter((/** @type {any} */ call) => call.waits_for === "approval").map((/** @type {any} */ call) => call.tool_call_id));
+  }
+
+  async #approvals() {
+    this.#transcript.waiting(new Set(await this.#pending()));
+  }
+}
+
+/** An id where the browser offers none: pages over plain HTTP from another machine. */
+function fallbackId() {
+  const random = crypto.getRandomValues(new Uint8Array(16));
+  random[6] = ((random[6] ?? 0) & 0x0f) | 0x40;
+  random[8] = ((random[8] ?? 0) & 0x3f) | 0x80;
+  const hex = [...random].map((each) => each.toString(16).padStart(2, "0")).join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+}
+
+customElements.define("kelpie-chat", ChatScreen);

@@ -1,0 +1,215 @@
+// Entries of a transcript: one per thing that was said, thought, called or asked. Text arrives in pieces and is drawn at
+// most once per frame; as Markdown while it is short, as plain text while it is long.
+
+import { h, replace, visible, words } from "../../core/dom.js";
+import { clock, moment } from "../../core/format.js";
+import { longText } from "../../core/long_text.js";
+import { markdown } from "../../core/markdown.js";
+import { link } from "../../core/router.js";
+
+const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
+const DRAW_MS = 80;
+
+/** @typedef {import("../../core/dom.js").Child} Child */
+
+/** What all entries have in common. */
+export class Entry {
+  /** @type {string | null} */
+  messageId = null;
+  /** @type {string | null} */
+  runId = null;
+  complete = false;
+
+  /** @param {string} kind @param {string} who */
+  constructor(kind, who) {
+    this.kind = kind;
+    this.body = h("div", { class: "entry-body" });
+    this.foot = h("div", { class: "entry-foot" });
+    this.node = h("article", { class: `entry ${kind}`, "aria-label": who }, this.body, this.foot);
+  }
+
+  /** Who, when, and where to look for more. @param {any} message */
+  about(message) {
+    this.messageId = message.id ?? this.messageId;
+    this.runId = message.run_id ?? this.runId;
+    if (message.date) {
+      replace(
+        this.foot,
+        h("time", { datetime: message.date, title: moment(message.date) }, clock(message.date)),
+        this.kind === "assistant" && message.step_id && h("a", { href: link(["steps", message.step_id]) }, "Why this answer?"),
+        this.kind !== "user" && message.run_id && h("a", { href: link(["runs", message.run_id]) }, "Run"),
+      );
+    }
+  }
+}
+
+/** Text of a person, of the model, or its thoughts. */
+export class TextEntry extends Entry {
+  #text = "";
+  #timer = 0;
+  #plain = h("div", { class: "plain-text" });
+
+  /** @param {"user" | "assistant" | "reasoning" | "summary" | "note"} kind @param {string} who */
+  constructor(kind, who) {
+    super(kind, who);
+    if (kind === "reasoning" || kind === "summary") {
+      this.content = h("div", { class: "md" });
+      replace(this.body, h("details", { open: kind === "reasoning" }, h("summary", null, kind === "reasoning" ? "Reasoning" : "Summary of earlier messages"), this.content));
+    } else {
+      this.content = h("div", { class: "md" });
+      this.body.append(this.content);
+    }
+  }
+
+  get text() {
+    return this.#text;
+  }
+
+  /** @param {string} more */
+  add(more) {
+    this.#text += more;
+    if (this.#text.length > FORMATTED_CHARS_MAX) {
+      if (!this.#plain.isConnected) replace(this.content, this.#plain);
+      this.#plain.append(visible(more.length === this.#text.length ? this.#text : more));
+      return;
+    }
+    if (!this.#timer) {
+      this.#timer = window.setTimeout(() => {
+        this.#timer = 0;
+        this.#draw();
+      }, DRAW_MS);
+    }
+  }
+
+  /** The whole text, once it is stored. @param {unknown} content */
+  set(content) {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    this.complete = true;
+    if (typeof content === "string") {
+      this.#text = content;
+      this.#draw();
+      return;
+    }
+    const parts = Array.isArray(content) ? content : [];
+    this.#text = parts.map((part) => part.text ?? "").join("\n");
+    this.#draw();
+    for (const part of parts) if (part.type === "image") this.content.append(picture(part.source ?? {}));
+  }
+
+  #draw() {
+    if (this.#text.length > FORMATTED_CHARS_MAX) replace(this.content, longText(this.#text, { label: "Message" }));
+    else if (this.kind === "user") replace(this.content, h("div", { class: "plain-text", dir: "auto" }, visible(this.#text)));
+    else replace(this.content, markdown(this.#text));
+    this.content.setAttribute("dir", "auto");
+  }
+}
+
+/** An image of a message: shown if its data came with it, else only named, so that nothing is fetched. @param {any} source */
+function picture(source) {
+  const kind = String(source.media_type ?? "");
+  if (source.type !== "url" && source.data && /^image\/(png|jpeg|gif|webp)$/.test(kind)) {
+    return h("img", { src: `data:${kind};base64,${source.data}`, alt: "Image of this message", class: "md-image" });
+  }
+  return h("p", { class: "hint" }, "Image: ", words(String(source.url ?? "not shown").slice(0, 300)));
+}
+
+/** A tool call with its arguments and, later, its result. */
+export class ToolEntry extends Entry {
+  #arguments = "";
+  #shown = h("div");
+  #result = h("div");
+  #state = h("span", { class: "tag warn" }, "running");
+  #name = h("code");
+  #asked = h("div", { class: "asked" });
+  #details = h("details");
+  #timer = 0;
+
+  /** @param {string} callId */
+  constructor(callId) {
+    super("tool", "Tool call");
+    this.callId = callId;
+    replace(this.#details, h("summary", null, h("span", { class: "hint" }, "Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("p", { class: "part-label" }, "Arguments"), this.#shown, h("p", { class: "part-label" }, "Result"), this.#result));
+    replace(this.body, this.#details, this.#asked);
+    replace(this.#result, h("p", { class: "hint" }, "Not there yet."));
+  }
+
+  /** @param {{name?: string | null, arguments?: string | null}} call @param {boolean} whole */
+  call(call, whole) {
+    if (call.name) replace(this.#name, words(call.name));
+    this.toolName = call.name || this.toolName || "";
+    if (call.arguments) this.#arguments = whole ? call.arguments : this.#arguments + call.arguments;
+    if (whole) this.#draw();
+    else if (!this.#timer) this.#timer = window.setTimeout(() => this.#draw(), DRAW_MS);
+  }
+
+  /** @param {any} result */
+  returned(result) {
+    const failed = result.status === "error" || result.is_err;
+    this.#mark(failed ? "failed" : "done", failed ? "bad" : "good");
+    const text = typeof result.tool_return === "string" ? result.tool_return : JSON.stringify(result.tool_return, null, 2);
+    replace(this.#result, longText(text ?? "", { label: "Result" }), stream("Output", result.stdout), stream("Errors", failed ? [] : result.stderr));
+    replace(this.#asked);
+    this.complete = true;
+  }
+
+  /** Asks the person. @param {(approve: boolean, reason: string) => Promise<void>} answer */
+  ask(answer) {
+    this.#mark("waits for you", "warn");
+    this.#details.open = true;
+    const reason = h("input", { type: "text", "aria-label": "Reason for a denial (optional)", placeholder: "Reason for a denial (optional)" });
+    /** @param {boolean} approve */
+    const send = async (approve) => {
+      for (const each of this.#asked.querySelectorAll("button")) each.disabled = true;
+      try {
+        await answer(approve, reason.value.trim());
+        if (!this.complete) this.#mark(approve ? "approved" : "denied", approve ? "good" : "");
+        replace(this.#asked);
+      } finally {
+        for (const each of this.#asked.querySelectorAll("button")) each.disabled = false;
+      }
+    };
+    replace(this.#asked, h("p", null, "May the agent call ", h("code", null, words(this.toolName)), " with these arguments?"), h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: () => void send(true) } }, "Approve"), h("button", { type: "button", class: "danger", on: { click: () => void send(false) } }, "Deny"), reason));
+  }
+
+  /** The call waits no longer, and its result is not known here. */
+  settle() {
+    if (this.complete || this.#asked.firstChild) return;
+    this.#mark("asked", "");
+  }
+
+  get isWaiting() {
+    return this.#asked.firstChild !== null;
+  }
+
+  toolName = "";
+  /** Whether the whole call was read from the store. */
+  stored = false;
+
+  #draw() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    replace(this.#shown, longText(pretty(this.#arguments), { label: "Arguments" }));
+  }
+
+  /** @param {string} text @param {string} tone */
+  #mark(text, tone) {
+    this.#state.className = `tag ${tone}`;
+    replace(this.#state, text);
+  }
+}
+
+/** @param {string} label @param {unknown} lines */
+function stream(label, lines) {
+  const text = Array.isArray(lines) ? lines.join("\n") : String(lines ?? "");
+  return text.trim() ? [h("p", { class: "part-label" }, label), longText(text, { label })] : null;
+}
+
+/** @param {string} text */
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text; // not whole yet, or broken by the model
+  }
+}

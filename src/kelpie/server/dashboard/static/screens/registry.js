@@ -1,0 +1,20 @@
+// All screens, in the order of the navigation: one line each. The first part of an address (`#/runs/...`) is its `name`.
+// A module exports its screen, a subclass of core/screen.js, as the default; it is loaded when it is first opened.
+
+/**
+ * @typedef {object} Entry
+ * @property {string} name
+ * @property {string} title
+ * @property {string} [keys] shortcut
+ * @property {boolean} nav whether it stands in the navigation
+ * @property {() => Promise<{default: new () => import("../core/screen.js").Screen}>} load
+ */
+
+/** @type {Entry[]} */
+export const SCREENS = [
+  { name: "chat", title: "Chat", keys: "g c", nav: true, load: () => import("./chat.js") },
+  { name: "agents", title: "Agents", keys: "g a", nav: true, load: () => import("./agents.js") },
+  { name: "runs", title: "Runs", keys: "g r", nav: true, load: () => import("./runs.js") },
+  { name: "prompt", title: "Prompt", keys: "g p", nav: true, load: () => import("./prompt.js") },
+  { name: "steps", title: "Prompt of a step", nav: false, load: () => import("./step.js") },
+];

@@ -1,0 +1,214 @@
+// Runs: every turn of every agent, with filters; and one run with its steps, its journal and what was said.
+
+import { ApiError, get, post } from "../core/api.js";
+import { agentField } from "../core/agent_field.js";
+import { timeline } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
+import { freshId, h, replace, visible, words } from "../core/dom.js";
+import { ago, between, cost, count, duration, moment, number, tokens } from "../core/format.js";
+import { empty, failure, say } from "../core/notice.js";
+import { keep, link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { reasonText, stateTag } from "../core/stop_reasons.js";
+import { pagedTable } from "../core/table.js";
+import { time } from "../core/time.js";
+import { transcript } from "./chat/transcript.js";
+
+const PAGE = 50;
+const REFRESH_MS = 4000;
+const STATES = [["", "Any state"], ["active", "Running or waiting"], ["stuck", "Stuck"], ["recovered", "Recovered after a crash"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]];
+const AGES = [["", "Any age"], ["1", "Last hour"], ["24", "Last day"], ["168", "Last 7 days"], ["720", "Last 30 days"]];
+const REASONS = ["error", "llm_api_error", "invalid_llm_response", "invalid_tool_call", "max_steps", "max_tokens_exceeded", "insufficient_credits", "requires_approval", "cancelled", "context_window_overflow_in_system_prompt"];
+const FILTERS = ["state", "age", "cost", "reason", "agent"];
+
+export default class RunsScreen extends Screen {
+  async show() {
+    const id = this.route.path[1];
+    await (id ? this.#one(id) : this.#list());
+  }
+
+  async #list() {
+    /** @type {{[name: string]: string}} */
+    const chosen = Object.fromEntries(FILTERS.map((name) => [name, this.route.query.get(name) ?? ""]));
+    const agent = chosen.agent ? await get(`v1/agents/${chosen.agent}`, { include: "agent.tags" }, this.signal).catch(forgiving) : null;
+    const apply = () => {
+      keep(chosen);
+      void this.attempt(() => table.restart());
+    };
+    /** @param {string} name @param {string} label @param {string[][]} options */
+    const choice = (name, label, options) => {
+      const id = freshId(name);
+      const select = h("select", { id, on: { change: () => { chosen[name] = select.value; apply(); } } }, options.map(([value, text]) => h("option", { value, selected: chosen[name] === value }, text)));
+      return h("div", { class: "field" }, h("label", { for: id }, label), select);
+    };
+    const costId = freshId("cost");
+    const least = h("input", { id: costId, type: "number", min: 0, step: "any", value: chosen.cost ?? "", placeholder: "Any cost", on: { change: () => { chosen.cost = least.value; apply(); } } });
+    const table = pagedTable({
+      label: "Runs",
+      signal: this.signal,
+      link: (/** @type {any} */ row) => link(["runs", row.id]),
+      columns: [
+        { label: "Started", cell: (row) => time(row.created_at) },
+        { label: "Agent", cell: (row) => words(row.agent_name || row.agent_id) },
+        { label: "State", cell: stateOf },
+        { label: "How it ended", cell: (row) => h("span", null, reasonText(row.stop_reason), errorOf(row) && [": ", words(errorOf(row).slice(0, 160))]) },
+        { label: "Steps", class: "num", cell: (row) => count(row.step_count, "step") },
+        { label: "Tokens", class: "num", cell: (row) => tokens(row.total_tokens) },
+        { label: "Cost", class: "num", cell: (row) => cost(row.kelpie_cost_usd) },
+        { label: "Duration", class: "num", cell: lengthOf },
+      ],
+      none: empty("No runs match.", h("p", null, "A run is one turn of an agent. Change the filters, or send a message to an agent.")),
+      load: async (/** @type {string | null} */ after, signal) => {
+        const since = chosen.age ? new Date(Date.now() - Number(chosen.age) * 3_600_000).toISOString() : null;
+        const rows = await get("v1/kelpie/runs", { limit: PAGE, after, state: chosen.state, agent_id: chosen.agent, stop_reason: chosen.reason, cost_usd_min: chosen.cost, created_after: since }, signal);
+        return { rows, next: rows.length === PAGE ? rows[rows.length - 1].id : null };
+      },
+    });
+    replace(
+      this,
+      h("div", { class: "head" }, h("h1", null, "Runs")),
+      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, choice("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), choice("age", "Age", AGES), choice("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), h("div", { class: "field" }, h("label", { for: costId }, "Cost of at least ($)"), least)),
+      table.node,
+    );
+    this.repeat(() => table.reload(), REFRESH_MS);
+    this.onReturn(() => table.reload());
+    await table.reload();
+  }
+
+  /** @param {string} id */
+  async #one(id) {
+    const [run, steps, messages] = await Promise.all([
+      get(`v1/kelpie/runs/${id}`, {}, this.signal),
+      get(`v1/runs/${id}/steps`, { limit: 200, order: "asc" }, this.signal),
+      get(`v1/runs/${id}/messages`, { limit: 200, order: "asc" }, this.signal),
+    ]);
+    const spans = await get(`v1/runs/${id}/trace`, { limit: 1000 }, this.signal);
+    const active = run.status === "running" || run.status === "created";
+    const cancel = async () => {
+      const done = await confirm("Cancel run", "The turn ends after what it does now. Steps that are stored stay.", "Cancel run", () => post(`v1/agents/${run.agent_id}/messages/cancel`, { run_ids: [id] }));
+      if (done) {
+        say("Cancelled the run");
+        await this.#one(id);
+      }
+    };
+    this.windowTitle(`Run of ${run.agent_name}`);
+    const said = transcript();
+    const facts = h(
+      "dl",
+      { class: "facts" },
+      fact("Id", h("code", null, run.id)),
+      fact("Agent", h("a", { href: link(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id]) }, words(run.agent_name))),
+      fact("State", [stateOf(run), " ", reasonText(run.stop_reason)]),
+      fact("Started", [moment(run.created_at), ` (${ago(run.created_at)})`]),
+      fact("Ended", run.completed_at ? moment(run.completed_at) : "not yet"),
+      fact("Last commit", moment(run.active_at)),
+      fact("Duration", lengthOf(run)),
+      fact("First token after", duration(run.ttft_ns === null ? null : run.ttft_ns / 1e6)),
+      fact("Recovered", run.recoveries ? count(run.recoveries, "time") : "never"),
+      fact("Used", `${tokens(run.total_tokens)}, ${cost(run.kelpie_cost_usd)}, ${count(run.step_count, "step")}`),
+    );
+    replace(
+      this,
+      h("div", { class: "head" }, h("h1", null, "Run of ", words(run.agent_name)), h("div", { class: "row" }, active && h("button", { type: "button", class: "danger", on: { click: () => void this.attempt(cancel) } }, "Cancel run"), h("a", { class: "button", href: link(["runs"]) }, "All runs"))),
+      run.stuck && h("div", { class: "failure", role: "status" }, h("p", { class: "failure-what" }, `Nothing was stored for ${duration(between(run.active_at, new Date().toISOString()))}: this run may be stuck.`), h("p", null, "A slow model or tool can be the reason. Wait, or cancel the run and send the message again.")),
+      errorOf(run) && failure(new ApiError(errorOf(run), { status: 500, remedy: remedyOf(run) })),
+      h("div", { class: "split" }, h("section", { class: "card" }, h("h2", null, "Facts"), facts), h("section", { class: "card" }, h("h2", null, "Journal"), journal(run))),
+      h("section", { class: "card" }, h("h2", null, "Steps"), stepTable(steps, spans), stepChart(spans)),
+      h("section", { class: "card" }, h("h2", null, "What was said"), h("div", { class: "said" }, said)),
+    );
+    run.input.forEach((/** @type {any} */ given, /** @type {number} */ place) => {
+      if (given.role === "user") said.said(given.otid ?? `input:${run.id}:${place}`, given.content, run.id);
+    });
+    said.page(messages.filter((/** @type {any} */ each) => each.message_type !== "system_message"), { more: false });
+    said.waiting(new Set());
+    if (active) {
+      this.repeat(async () => {
+        const now = await get(`v1/kelpie/runs/${id}`, {}, this.signal);
+        if (now.active_at !== run.active_at || now.status !== run.status) await this.#again(id);
+      }, REFRESH_MS / 2);
+    }
+  }
+
+  /** @param {string} id */
+  async #again(id) {
+    const top = document.documentElement.scrollTop;
+    await this.#one(id);
+    document.documentElement.scrollTop = top;
+  }
+}
+
+/** @param {any} run */
+function stateOf(run) {
+  return [stateTag(run.status), run.stuck && [" ", h("span", { class: "tag bad" }, "stuck")], run.recoveries > 0 && [" ", h("span", { class: "tag" }, `recovered ${count(run.recoveries, "time")}`)]];
+}
+
+/** @param {any} run */
+function lengthOf(run) {
+  return duration(run.total_duration_ns !== null ? run.total_duration_ns / 1e6 : between(run.created_at, new Date().toISOString()));
+}
+
+/** @param {any} run @returns {string} */
+function errorOf(run) {
+  const error = run.metadata?.error;
+  return error ? String(error.message ?? error.detail ?? error.type ?? "failed") : "";
+}
+
+/** @param {any} run */
+function remedyOf(run) {
+  if (run.stop_reason === "llm_api_error") return "Check the provider's key and state with `kelpie doctor`, then send the message again.";
+  if (run.stop_reason === "insufficient_credits") return "Raise the agent's budget, or wait until its period ends.";
+  return "Send the message again; the steps that are listed below are stored.";
+}
+
+/** @param {any} run */
+function journal(run) {
+  if (!run.journal.length) return h("p", { class: "hint" }, "The journal of a run is deleted some time after its end.");
+  let before = run.created_at;
+  const rows = run.journal.map((/** @type {any} */ each) => {
+    const gap = between(before, each.at);
+    before = each.at;
+    return h("tr", null, h("td", { class: "num" }, number(each.number)), h("td", null, words(COMMITS[each.kind] ?? each.kind)), h("td", null, moment(each.at)), h("td", { class: "num" }, `+${duration(gap)}`));
+  });
+  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Journal" }, h("table", { class: "legend" }, h("tbody", null, rows)));
+}
+
+/** @type {{[kind: string]: string}} */
+const COMMITS = { open: "input stored", step: "step stored", compact: "context compacted", close: "closed", answers: "answers stored" };
+
+/** @param {any[]} steps @param {any[]} spans */
+function stepTable(steps, spans) {
+  if (!steps.length) return h("p", { class: "hint" }, "No step is stored yet.");
+  const times = new Map(spans.map((each) => [each.span_id, each]));
+  const rows = steps.map((step, place) => {
+    const span = times.get(step.id);
+    const spent = span?.attributes ?? {};
+    return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(visible(String(step.error_data.message ?? step.error_type ?? "")).slice(0, 160))]), h("td", { "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
+  });
+  const head = ["Step", "State", "Model", "Prompt", "Answer", "Cost", "Model time", "Tool time"].map((each, place) => h("th", { scope: "col", class: place > 2 ? "num" : null }, each));
+  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "list" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+}
+
+/** @param {any[]} spans */
+function stepChart(spans) {
+  const [whole, ...rest] = spans;
+  if (!whole || rest.length === 0) return null;
+  const totalMs = (whole.duration_ns ?? 0) / 1e6;
+  const shown = rest.slice(0, 60).map((each, place) => ({ label: `Step ${place + 1}: ${duration(each.duration_ns / 1e6)}`, startMs: (each.start_time_ns - whole.start_time_ns) / 1e6, ms: each.duration_ns / 1e6 }));
+  return h("figure", { class: "chart" }, h("figcaption", { class: "hint" }, `When each step ran, within ${duration(totalMs)}`), timeline(shown, totalMs));
+}
+
+/** @param {number | null | undefined} ns */
+const ms = (ns) => (ns === null || ns === undefined ? null : ns / 1e6);
+
+/** @param {string} name @param {import("../core/dom.js").Child} value */
+function fact(name, value) {
+  return [h("dt", null, name), h("dd", null, value)];
+}
+
+/** @param {unknown} error */
+function forgiving(error) {
+  if (error instanceof ApiError && [404, 422].includes(error.status)) return null;
+  throw error;
+}
+
+customElements.define("kelpie-runs", RunsScreen);

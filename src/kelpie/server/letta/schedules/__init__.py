@@ -1,0 +1,1 @@
+"""Schedules of an agent: requests and responses."""

@@ -1,0 +1,1 @@
+"""OpenAI's API with agents as models: chat completions, responses, embeddings and the list of models."""

@@ -1,0 +1,1 @@
+"""Scenarios of triggers: schedules and webhooks while servers crash, compete and lose their clocks."""

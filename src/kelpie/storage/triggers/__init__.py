@@ -1,0 +1,1 @@
+"""Triggers as rows: schedules, their firings, and webhooks."""

@@ -1,0 +1,201 @@
+"""Schedules as rows. Whoever changes one locks it, so that two servers never handle the same time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from kelpie.core.conversations.messages import NewMessage, Role
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, ConversationId, OrganizationId, ScheduleId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+from kelpie.core.triggers.recurrence import Recurrence
+from kelpie.core.triggers.schedules import MissedPolicy, Schedule, ScheduledMessages
+from kelpie.storage.accounts.row_ownership import of_present_agent
+from kelpie.storage.conversations.message_rows import content_from_json, content_to_json
+from kelpie.storage.rows.paging import Paging
+from kelpie.storage.tables import schedules
+from kelpie.world.database import Tx
+
+_c = schedules.c
+_PRESENT = of_present_agent(_c.agent_id)
+_ONE = sa.select(schedules).where(_c.id == sa.bindparam("of_schedule"), _PRESENT)
+_LOCKED = _ONE.with_for_update()
+_OF_AGENT = sa.select(schedules).where(
+    _c.organization_id == sa.bindparam("of_organization"), _c.agent_id == sa.bindparam("of_agent"), _PRESENT
+)
+_OF_ALL = sa.select(schedules).where(_c.organization_id == sa.bindparam("of_organization"), _PRESENT)
+_DUE = (
+    sa.select(schedules)
+    .where(_c.next_at <= sa.bindparam("now"), _PRESENT)
+    .order_by(_c.next_at, _c.id)
+    .limit(sa.bindparam("most"))
+)
+_NEXT = sa.select(sa.func.min(_c.next_at))
+_COUNT = sa.select(sa.func.count()).where(_c.agent_id == sa.bindparam("of_agent"))
+# Schedules whose next time was found when the clock was ahead of where it is now.
+_AHEAD = (
+    sa.select(schedules)
+    .where(_c.last_at > sa.bindparam("now"), _c.recurrence.is_not(None), _c.id > sa.bindparam("after_id"), _PRESENT)
+    .order_by(_c.id)
+    .limit(sa.bindparam("most"))
+)
+_INSERT = sa.insert(schedules)
+_DELETE = sa.delete(schedules).where(_c.id == sa.bindparam("of_schedule"))
+_CHANGEABLE = (
+    "name", "said", "scheduled_at", "recurrence", "timezone", "missed", "missed_max", "paused", "next_at", "last_at",
+    "updated_at",
+)  # fmt: skip
+_UPDATE = (
+    sa.update(schedules)
+    .where(_c.id == sa.bindparam("of_schedule"))
+    .values({name: sa.bindparam(f"new_{name}", type_=_c[name].type) for name in _CHANGEABLE})
+)
+_PAGES = Paging(schedules, "created_at")
+
+
+def insert(tx: Tx, schedule: Schedule) -> None:
+    tx.execute(_INSERT, _to_row(schedule))
+
+
+def replace(tx: Tx, schedule: Schedule) -> None:
+    """Writes the fields of a schedule that change."""
+    row = _to_row(schedule)
+    tx.execute(_UPDATE, {f"new_{name}": row[name] for name in _CHANGEABLE} | {"of_schedule": schedule.id})
+
+
+def delete(tx: Tx, schedule_id: ScheduleId) -> None:
+    """Deletes a schedule with its firings."""
+    tx.execute(_DELETE, {"of_schedule": schedule_id})
+
+
+def get(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, schedule_id: str) -> Schedule:
+    """A schedule of this agent, or of any. Raises NotFound."""
+    return _owned(tx.execute(_ONE, {"of_schedule": schedule_id}).first(), organization, agent_id, schedule_id)
+
+
+def locked(tx: Tx, organization: OrganizationId, agent_id: AgentId, schedule_id: str) -> Schedule:
+    """The same, for a transaction that changes it. Raises NotFound."""
+    return _owned(tx.execute(_LOCKED, {"of_schedule": schedule_id}).first(), organization, agent_id, schedule_id)
+
+
+def _owned(
+    row: sa.Row[Any] | None, organization: OrganizationId, agent_id: AgentId | None, schedule_id: str
+) -> Schedule:
+    if row is None or row.organization_id != organization or agent_id not in (None, row.agent_id):
+        raise NotFound("Schedule", schedule_id[:80])
+    return _from_row(row)
+
+
+def find(tx: Tx, schedule_id: str) -> Schedule | None:
+    """A schedule of any organization, locked; None if it was deleted."""
+    row = tx.execute(_LOCKED, {"of_schedule": schedule_id}).first()
+    return None if row is None else _from_row(row)
+
+
+def page(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, wanted: Page) -> list[Schedule]:
+    """Schedules of an agent, or of all agents of the organization."""
+    bound, within = {"of_organization": organization}, {"organization_id": str(organization)}
+    if agent_id is None:
+        rows = _PAGES.rows(tx, _OF_ALL, wanted, bound, within=within)
+    else:
+        within["agent_id"] = agent_id
+        rows = _PAGES.rows(tx, _OF_AGENT, wanted, bound | {"of_agent": agent_id}, within=within)
+    return [_from_row(row) for row in rows]
+
+
+def count(tx: Tx, agent_id: AgentId) -> int:
+    return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
+
+
+def due(tx: Tx, now: Micros, most: int) -> list[Schedule]:
+    """Schedules with a time that has come, the longest due first."""
+    return [_from_row(row) for row in tx.execute(_DUE, {"now": now, "most": most})]
+
+
+def next_due(tx: Tx) -> Micros | None:
+    """The next time of any schedule."""
+    return tx.execute(_NEXT).scalar()
+
+
+def ahead_of(tx: Tx, now: Micros, after_id: str, most: int) -> list[Schedule]:
+    """Recurring schedules that were handled at a time which is in the future now, in the order of their ids."""
+    return [_from_row(row) for row in tx.execute(_AHEAD, {"now": now, "after_id": after_id, "most": most})]
+
+
+def said_to_json(said: ScheduledMessages) -> dict[str, Any]:
+    """The stored form of what an agent gets."""
+    return {
+        "messages": [
+            {
+                "role": message.role.value,
+                "content": content_to_json(message.content),
+                "name": message.name,
+                "otid": message.otid,
+                "sender_id": message.sender_id,
+            }
+            for message in said.messages
+        ],
+        "max_steps": said.max_steps,
+        "callback_url": said.callback_url,
+        "return_types": None if said.return_types is None else list(said.return_types),
+        "conversation_id": said.conversation_id,
+    }
+
+
+def said_from_json(data: Mapping[str, Any]) -> ScheduledMessages:
+    types: Sequence[str] | None = data["return_types"]
+    conversation: str | None = data["conversation_id"]
+    return ScheduledMessages(
+        tuple(
+            NewMessage(
+                Role(each["role"]), content_from_json(each["content"]), each["name"], each["otid"], each["sender_id"]
+            )
+            for each in data["messages"]
+        ),
+        data["max_steps"],
+        data["callback_url"],
+        None if types is None else tuple(types),
+        None if conversation is None else ConversationId(conversation),
+    )
+
+
+def _to_row(schedule: Schedule) -> dict[str, Any]:
+    recurrence = schedule.recurrence
+    return {
+        "id": schedule.id,
+        "organization_id": schedule.organization_id,
+        "agent_id": schedule.agent_id,
+        "name": schedule.name,
+        "said": said_to_json(schedule.said),
+        "scheduled_at": schedule.at,
+        "recurrence": None if recurrence is None else recurrence.expression,
+        "timezone": "UTC" if recurrence is None else recurrence.timezone,
+        "missed": schedule.missed.value,
+        "missed_max": schedule.missed_max,
+        "paused": schedule.paused,
+        "next_at": schedule.next_at,
+        "last_at": schedule.last_at,
+        "created_at": schedule.created_at,
+        "updated_at": schedule.updated_at,
+    }
+
+
+def _from_row(row: sa.Row[Any]) -> Schedule:
+    return Schedule(
+        id=ScheduleId(row.id),
+        organization_id=OrganizationId(row.organization_id),
+        agent_id=AgentId(row.agent_id),
+        said=said_from_json(row.said),
+        at=row.scheduled_at,
+        recurrence=None if row.recurrence is None else Recurrence(row.recurrence, row.timezone),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        name=row.name,
+        missed=MissedPolicy(row.missed),
+        missed_max=row.missed_max,
+        paused=row.paused,
+        next_at=row.next_at,
+        last_at=row.last_at,
+    )

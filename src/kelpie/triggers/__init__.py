@@ -1,0 +1,1 @@
+"""Triggers: schedules and webhooks, which send messages to agents without a person."""
