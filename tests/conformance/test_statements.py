@@ -18,7 +18,7 @@ from tests.server.rig import client_of, open_rig
 
 MOST = 12  # statements of one request
 # These read every table that memory lies in, each once.
-WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20, "/v1/agents/{agent}/export": 14, "/v1/kelpie/data": 54}
+WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20, "/v1/agents/{agent}/export": 14, "/v1/kelpie/data": 56}
 RELATIONS = "&".join(
     f"include=agent.{name}" for name in ("blocks", "tools", "tags", "secrets", "identities", "managed_group", "sources")
 )
@@ -210,11 +210,11 @@ class Rows:
         path = f"/v1/folders/{self.ids['folder']}"
         sent = await _call(self._client, "POST", f"{path}/upload", files={"file": ("a.txt", b"rain")})
         async with asyncio.timeout(60):
-            while (  # noqa: ASYNC110 - seen from outside only
-                await _call(self._client, "GET", f"{path}/files/{sent['id']}")
-            )["processing_status"] != "completed":
+            while True:
+                found = await _call(self._client, "GET", f"{path}/files/{sent['id']}")
+                if found["processing_status"] == "completed":
+                    return sent["id"]
                 await asyncio.sleep(0.02)
-        return sent["id"]
 
     async def _identity(self) -> str:
         body = {"identifier_key": f"i{self._made}", "name": "Ann", "identity_type": "user"}

@@ -123,6 +123,11 @@ def every(tx: Tx, agent_id: AgentId, most: int | None) -> list[FileView]:
     return [_from_row(row) for row in rows]
 
 
+def shown(tx: Tx, agent: Agent) -> tuple[FileView, ...]:
+    """The files of an agent by name, as many as a prompt lists of one folder, with the text of the open ones."""
+    return tuple(with_text(tx, agent, view) for view in every(tx, agent.id, LISTED_MAX))
+
+
 _IS_OPEN = _SEEN.where(_V.is_open)
 _IS_CLOSED = _SEEN.where(sa.func.coalesce(_V.is_open, sa.false()).is_(False))
 
