@@ -192,7 +192,7 @@ async def test_runs_are_listed_by_state_cost_and_age(client: httpx.AsyncClient, 
     assert (shown["agent_name"], shown["status"], shown["step_count"]) == ("counted", "completed", 1)
     assert (shown["stuck"], shown["recoveries"]) == (False, 0)
     one = (await client.get(f"/v1/kelpie/runs/{shown['id']}")).json()
-    assert [each["kind"] for each in one["journal"]][0] == "open" and one["input"][0]["role"] == "user"
+    assert one["journal"][0]["kind"] == "open" and one["input"][0]["role"] == "user"
     listed: dict[str, int] = {}
     for state in ("active", "stuck", "recovered", "completed", "failed", "cancelled"):
         listed[state] = len((await client.get("/v1/kelpie/runs", params={"state": state})).json())
