@@ -60,6 +60,11 @@ export class Transcript extends HTMLElement {
     new ResizeObserver(() => this.#follow()).observe(this.#list);
   }
 
+  /** Stays at the beginning: for a record that is complete. */
+  rest() {
+    this.#pinned = false;
+  }
+
   toNewest() {
     this.#pinned = true;
     this.#follow();
