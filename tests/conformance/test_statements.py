@@ -149,6 +149,11 @@ class Rows:
         self.ids["agent"] = await self._agent()
         template = {"type": "agent", "agent_id": self.ids["agent"], "name": "shared"}
         await _call(call, "POST", "/v1/templates", json=template)
+        self.ids["project"] = (await _call(call, "POST", "/v1/projects", json={"name": "shared"}))["id"]
+        schedule = {"message": "hi", "recurrence_rule": "0 9 * * *"}
+        of = f"/v1/agents/{self.ids['agent']}"
+        self.ids["schedule"] = (await _call(call, "POST", f"{of}/schedule", json=schedule))["id"]
+        self.ids["hook"] = (await _call(call, "POST", f"{of}/hooks", json={"name": "shared"}))["id"]
 
     async def look_around(self) -> None:
         """Finds what only others make: runs, steps, messages and so on."""
@@ -196,6 +201,12 @@ class Rows:
             tool = await _call(call, "POST", "/v1/tools/", json={"source_code": SOURCE.replace("shout", f"shout_{n}")})
             await _call(call, "PATCH", f"/v1/agents/{of}/tools/attach/{tool['id']}")
             await _call(call, "POST", "/v1/groups/", json={"agent_ids": [of], "description": "d"})
+        await _call(call, "POST", f"/v1/projects/{self.ids['project']}/agents", json={"agent_id": agent})
+        await _call(call, "POST", "/v1/projects", json={"name": f"project{n}", "tags": [f"t{n}"]})
+        for of in (agent, self.ids["agent"]):
+            schedule = {"message": "hi", "recurrence_rule": f"{n} 9 * * *"}
+            await _call(call, "POST", f"/v1/agents/{of}/schedule", json=schedule)
+            await _call(call, "POST", f"/v1/agents/{of}/hooks", json={"name": f"h{n}"})
         await _call(call, "POST", "/v1/conversations/", params={"agent_id": agent}, json={})
         server = {"server_name": f"s{n}", "config": {"mcp_server_type": "stdio", "command": "true", "args": []}}
         await _call(call, "POST", "/v1/mcp-servers/", json=server)
