@@ -18,7 +18,12 @@ from tests.server.rig import client_of, open_rig
 
 MOST = 12  # statements of one request
 # These read every table that memory lies in, each once.
-WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20, "/v1/agents/{agent}/export": 14, "/v1/kelpie/data": 56}
+WHOLE = {
+    "/v1/agents/{agent}/memory/checkpoint": 20,
+    "/v1/agents/{agent}/export": 14,
+    "/v1/kelpie/agents/{agent}/prompt": 14,
+    "/v1/kelpie/data": 56,
+}
 RELATIONS = "&".join(
     f"include=agent.{name}" for name in ("blocks", "tools", "tags", "secrets", "identities", "managed_group", "sources")
 )
