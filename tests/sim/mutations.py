@@ -1263,8 +1263,8 @@ MUTATIONS = (
     Mutation(
         a_rotation_leaves_out_the_keys_of_providers,
         _OWN_PROVIDERS,
-        6,
-        10,
+        20,
+        40,
         "every secret uses the key that is left|a stored key reads as it was written",
     ),
     Mutation(a_key_is_used_before_it_is_stored, _ROTATION, 0, 10, "the node comes up"),
