@@ -16,5 +16,6 @@ export const SCREENS = [
   { name: "agents", title: "Agents", keys: "g a", nav: true, load: () => import("./agents.js") },
   { name: "runs", title: "Runs", keys: "g r", nav: true, load: () => import("./runs.js") },
   { name: "prompt", title: "Prompt", keys: "g p", nav: true, load: () => import("./prompt.js") },
+  { name: "memory", title: "Memory", keys: "g m", nav: true, load: () => import("./memory.js") },
   { name: "steps", title: "Prompt of a step", nav: false, load: () => import("./step.js") },
 ];
