@@ -36,6 +36,7 @@ from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.pending_approvals import PendingApprovals
 from kelpie.agent.resources.runs import Runs
+from kelpie.agent.resources.spending import OrganizationSpending
 from kelpie.agent.resources.tags import Tags
 from kelpie.agent.templates.migration import Migration
 from kelpie.agent.templates.templates import Templates
@@ -231,6 +232,10 @@ class Api:
     @cached_property
     def schedules(self) -> Schedules:
         return Schedules(self.world, self.models, self.settings, self._runtime.scheduler.wake, self.caller)
+
+    @cached_property
+    def spending(self) -> OrganizationSpending:
+        return OrganizationSpending(self.world.database, self.caller)
 
     @cached_property
     def webhooks(self) -> Webhooks:

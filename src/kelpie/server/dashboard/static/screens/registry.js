@@ -17,5 +17,13 @@ export const SCREENS = [
   { name: "runs", title: "Runs", keys: "g r", nav: true, load: () => import("./runs.js") },
   { name: "prompt", title: "Prompt", keys: "g p", nav: true, load: () => import("./prompt.js") },
   { name: "memory", title: "Memory", keys: "g m", nav: true, load: () => import("./memory.js") },
+  { name: "inbox", title: "Inbox", keys: "g i", nav: true, load: () => import("./inbox.js") },
+  { name: "schedules", title: "Schedules", keys: "g s", nav: true, load: () => import("./schedules.js") },
+  { name: "usage", title: "Usage and cost", keys: "g u", nav: true, load: () => import("./usage.js") },
+  { name: "tools", title: "Tools and MCP", keys: "g t", nav: true, load: () => import("./tools.js") },
+  { name: "health", title: "Health", keys: "g h", nav: true, load: () => import("./health.js") },
+  { name: "access", title: "Access", keys: "g k", nav: true, load: () => import("./access.js") },
+  { name: "transfer", title: "Import and export", keys: "g e", nav: true, load: () => import("./transfer.js") },
+  { name: "logs", title: "Logs", keys: "g l", nav: true, load: () => import("./logs.js") },
   { name: "steps", title: "Prompt of a step", nav: false, load: () => import("./step.js") },
 ];
