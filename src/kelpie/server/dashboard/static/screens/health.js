@@ -14,6 +14,9 @@ const WAIT_WARN_S = 30;
 const FREE_WARN = 0.1;
 const SLOW_MS = 60_000;
 
+/** @type {{[name: string]: [string, string]}} */
+const COUNTS = { running: ["Under way", "job"], waiting: ["Wait for a place", "job"], places: ["Places", "place"], warm: ["Ready for the next job", "cell"], hits: ["Ran in a ready cell", "job"], misses: ["Had to wait for a cell", "job"] };
+
 /** @typedef {{good: boolean | null, what: import("../core/dom.js").Child, remedy?: import("../core/dom.js").Child}} Finding */
 
 export default class HealthScreen extends Screen {
@@ -37,7 +40,7 @@ export default class HealthScreen extends Screen {
       this.#parts,
       h("div", { class: "split" },
         card("Server", factList([["Version", health.version], ["Ready", health.ready ? "yes" : "no"], ["Runs under way", count(health.queue.running.runs, "run")], ["Runs that wait", count(health.queue.waiting.runs, "run")], ["Oldest that waits", health.queue.waiting.oldest_seconds === null ? "none" : duration(health.queue.waiting.oldest_seconds * 1000)], ["Disk", health.disk ? `${bytes(health.disk.free_bytes)} free of ${bytes(health.disk.total_bytes)}` : "shown to the operator"], ["Search by meaning", words(health.search.model ?? "none")]])),
-        card("Sandbox", factList([["Isolation", words(sandbox.isolation ?? "none")], ["Required", words(sandbox.required)], ...Object.entries(sandbox.counts ?? {}).filter(([, value]) => typeof value === "number").map(([name, value]) => /** @type {[string, string]} */ ([name.replaceAll("_", " "), number(Number(value))]))]))),
+        card("Sandbox", factList([["Isolation", words(sandbox.isolation ?? "none")], ["Required", words(sandbox.required)], ...Object.entries(COUNTS).map(([name, [label, unit]]) => /** @type {[string, string]} */ ([label, count(sandbox.counts?.[name], unit)]))]))),
       card("Providers", h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Providers" }, h("table", { class: "list" }, h("thead", null, h("tr", null, ["Provider", "State", "Models", "Address", "Actions"].map((each) => h("th", { scope: "col" }, each)))), h("tbody", null, models.providers.map((/** @type {any} */ each) => this.#provider(each))))), models.absent.length > 0 && h("details", null, h("summary", null, `${count(models.absent.length, "provider")} not set up`), h("ul", { class: "plain" }, models.absent.map((/** @type {any} */ each) => h("li", null, h("strong", null, words(each.name)), " ", words(each.remedy)))))),
     );
   }

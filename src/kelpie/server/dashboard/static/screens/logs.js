@@ -56,7 +56,7 @@ export default class LogsScreen extends Screen {
     if (anew || restarted) replace(box);
     for (const each of told.lines) box.append(lineOf(each.line));
     while (box.childElementCount > SHOWN_MAX) box.firstElementChild?.remove();
-    if (anew && !told.lines.length) box.append(h("div", { class: "log-line hint" }, "No lines match. Lines since the start of the server are kept, at most 2,000; `kelpie logs` has older ones."));
+    if (anew && !told.lines.length) box.append(h("div", { class: "log-line hint" }, "No lines match. Lines since the start of the server are kept, at most 2,000 lines. The command kelpie logs has older ones."));
     replace(this.#total, count(box.querySelectorAll(".log-line:not(.hint)").length, "line"));
     if (follows) box.scrollTop = box.scrollHeight;
   }

@@ -35,7 +35,7 @@ export default class MemoryScreen extends Screen {
     rememberAgent(id);
     this.windowTitle(`Memory of ${agent.name}`);
     const place = h("div", { class: "screen" });
-    const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["memory", found.id, part]), this.signal);
+    const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["memory", found.id, part]), this.signal, "Choose an agent");
     replace(
       this,
       h("div", { class: "head" }, h("h1", null, "Memory of ", words(agent.name)), h("div", { class: "row" }, h("a", { class: "button", href: link(["chat", id]) }, "Chat"), h("a", { class: "button", href: link(["agents", id]) }, "Details"))),

@@ -184,7 +184,7 @@ function createSchedule(signal) {
 function askWithAgent(title, fields, label, act, signal) {
   /** @type {string | null} */
   let agent = null;
-  const field = agentField(null, (found) => (agent = found?.id ?? null), signal);
+  const field = agentField(null, (found) => (agent = found?.id ?? null), signal, "Choose an agent");
   return ask(title, fields, label, async (values) => {
     if (!agent) throw new RangeError("Choose an agent from the list.");
     return act(agent, values);

@@ -18,7 +18,7 @@ import { schemaForm } from "./tools/schema_form.js";
 const PAGE = 50;
 const REFRESH_MS = 5000;
 const RUN_MS = 300_000;
-const OUTCOMES = [["", "Any outcome"], ["success", "Done"], ["error", "Failed"], ["refused", "Refused"], ["denied", "Denied"], ["cancelled", "Cancelled"]];
+const OUTCOMES = [["", "Any outcome"], ["success", "Done"], ["error", "Failed"], ["refused", "Refused"], ["denied", "Denied"], ["invalid", "Invalid"], ["interrupted", "Interrupted"]];
 /** @type {[string, string][]} */
 const PARTS = [["list", "Tools"], ["servers", "MCP servers"], ["permissions", "Permissions"], ["calls", "Calls"]];
 
@@ -70,7 +70,7 @@ export default class ToolsScreen extends Screen {
     const own = ["custom"].includes(tool.tool_type) && tool.source_code;
     /** @type {string | null} */
     let agent = null;
-    const field = agentField(null, (found) => (agent = found?.id ?? null), this.signal);
+    const field = agentField(null, (found) => (agent = found?.id ?? null), this.signal, "Choose an agent");
     const run = async () => {
       const args = form.read();
       if (!own && !agent) throw new RangeError("This tool belongs to agents. Choose an agent that has it.");
@@ -172,7 +172,7 @@ export default class ToolsScreen extends Screen {
       place,
       card("Policy for all agents", h("p", { class: "hint" }, "What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), longText(JSON.stringify(shown, null, 2), { label: "Policy" }), h("div", { class: "row" }, action(place, "Change the policy", edit))),
       card("Limits that the server sets", longText(JSON.stringify(policy.server, null, 2), { label: "Limits of the server" })),
-      card("What an agent's tools may do", agentField(null, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal), rights),
+      card("What an agent's tools may do", agentField(null, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
     );
     if (chosen) await of(chosen);
   }
