@@ -78,7 +78,7 @@ def test_mcp_servers_say_what_is_wrong(watched: Watched) -> None:
     page.get_by_role("button", name="Add MCP server").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("nowhere")
-    dialog.get_by_label("Address or command").fill("http://127.0.0.1:1/mcp")
+    dialog.get_by_label("Address or command").fill("http://mcp.invalid/mcp")
     dialog.get_by_role("button", name="Add MCP server").click()
     expect(page.get_by_role("heading", name="nowhere")).to_be_visible()
     page.get_by_role("button", name="Refresh tools of nowhere").click()

@@ -22,7 +22,7 @@ _KEYS: dict[SpendingGroup, Any] = {
 }
 
 
-def _sums(by: SpendingGroup, of_agent: bool, of_model: bool) -> Select[Any]:
+def _sums(by: SpendingGroup, of_agent: bool, of_model: bool) -> Select[Any, Any, Any, Any, Any]:
     key = _KEYS[by]
     found = select(key, _MICROS, _TOKENS, func.count().label("calls"), _UNPRICED).where(
         steps.c.organization_id == bindparam("organization"),
