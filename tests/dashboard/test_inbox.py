@@ -1,10 +1,12 @@
 """The inbox of the dashboard: approvals, used-up budgets and dead firings of all agents, answered in place."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.acceptance.served import wait_for
 from tests.dashboard.accessibility import violations
@@ -74,3 +76,42 @@ def test_a_used_up_budget_is_raised_in_place(api: httpx.Client, watched: Watched
     assert api.get(f"/v1/agents/{agent['id']}").json()["kelpie_budget"]["tokens"] == 1_000_000
     say(api, agent, {"text": "again"})
     assert runs_of(api, agent)[0]["status"] == "completed"
+
+
+def test_questions_and_dead_firings_are_answered_in_place(api: httpx.Client, watched: Watched) -> None:
+    """The lists are played here: a question of an MCP server and a firing that was given up take long to make."""
+    agent, at = make_agent(api, "asked"), "2026-01-02T03:04:05Z"
+    schema = {"type": "object", "properties": {"days": {"type": "integer"}, "hotel": {"type": "boolean"}}}
+    schema["required"] = ["days"]  # pyright: ignore[reportArgumentType]
+    question = {"key": "q1", "message": "How many days? <script>", "schema": schema, "url": None}
+    task = {"id": "t1", "agent_id": agent["id"], "tool_name": "book", "status": "input_required", "updated_at": at}
+    firing = {"id": "f1", "schedule_id": "s1", "agent_id": agent["id"], "attempts": 8, "error": "no model"}
+    waiting: dict[str, list[dict[str, Any]]] = {
+        "mcp-tasks": [task | {"questions": [question]}],
+        "firings": [firing | {"status": "dead", "updated_at": at}],
+    }
+    sent: list[tuple[str, Any]] = []
+
+    def play(route: Route) -> None:
+        kind = "mcp-tasks" if "mcp-tasks" in route.request.url else "firings"
+        if route.request.method == "POST":
+            sent.append((route.request.url.rpartition("/v1/")[2], route.request.post_data_json))
+            waiting[kind] = []
+        route.fulfill(body=json.dumps(waiting[kind]), content_type="application/json")
+
+    watched.page.route("**/v1/kelpie/mcp-tasks**", play)
+    watched.page.route("**/v1/kelpie/firings**", play)
+    page = watched.open("#/inbox")
+    asked = page.locator("section").filter(has_text="How many days?")
+    asked.get_by_role("button", name="Send answer").click()
+    expect(asked.get_by_role("alert")).to_contain_text("days is required")
+    asked.get_by_label("days integer, required").fill("3")
+    assert violations(page) == []
+    asked.get_by_role("button", name="Send answer").click()
+    expect(asked).to_have_count(0)
+    dead = page.locator("section").filter(has_text="Schedule given up")
+    expect(dead).to_contain_text("failed 8 times: no model")
+    dead.get_by_role("button", name="Try again").click()
+    expect(dead).to_have_count(0)
+    assert sent[0] == ("kelpie/mcp-tasks/t1/answers", {"answers": {"q1": {"days": 3}}})
+    assert sent[1][0] == "kelpie/firings/f1/requeue"

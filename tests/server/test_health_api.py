@@ -1,10 +1,12 @@
 """Health and recent log lines, as the dashboard shows them."""
 
+from pathlib import Path
+
 import httpx
 
 from kelpie.observe import logs
 from kelpie.observe.recent_lines import RecentLines
-from tests.server.rig import make_agent
+from tests.server.rig import client_of, make_agent, open_rig
 
 
 async def test_health_says_what_waits_and_how_searches_work(client: httpx.AsyncClient) -> None:
@@ -39,3 +41,15 @@ def test_only_the_newest_lines_are_kept_and_none_is_given_twice() -> None:
     assert [line.text for line in lines.after(4)] == ["line 4"]
     assert lines.after(5) == []
     assert len(lines.after(99)) == 3, "a reader that knew an earlier process starts anew"
+
+
+async def test_a_key_reads_health_without_the_disk_and_no_log(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, password="open sesame") as (kelpie, _), client_of(kelpie) as client:
+        operator = {"Authorization": "Bearer open sesame"}
+        made = await client.post("/v1/kelpie/keys", json={"name": "all", "scopes": ["admin"]}, headers=operator)
+        key = {"Authorization": f"Bearer {made.json()['key']}"}
+        told = (await client.get("/v1/kelpie/health", headers=key)).json()
+        assert told["ready"] and told["disk"] is None
+        assert (await client.get("/v1/kelpie/logs", headers=operator)).status_code == 200
+        for headers, status in ((key, 403), ({}, 401)):
+            assert (await client.get("/v1/kelpie/logs", headers=headers)).status_code == status

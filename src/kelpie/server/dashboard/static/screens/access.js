@@ -93,7 +93,7 @@ export default class AccessScreen extends Screen {
       const made = await ask(
         "New access token",
         [
-          { name: "hostname", label: "Site", required: true, hint: "Such as https://app.example.com" },
+          { name: "hostname", label: "Site", required: true, hint: "The origin of the page, such as that of your app: scheme and host." },
           { name: "agent", label: "Id of the agent", required: true },
           ...ACCESS.map((each) => ({ name: each, label: each.replace("_", " "), kind: /** @type {const} */ ("checkbox"), value: each === "read_messages" || each === "write_messages" })),
           { name: "minutes", label: "Expires after (minutes)", kind: "number", value: 60, required: true },

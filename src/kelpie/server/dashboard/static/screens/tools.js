@@ -108,7 +108,7 @@ export default class ToolsScreen extends Screen {
         [
           { name: "name", label: "Name", required: true },
           { name: "kind", label: "Reached by", kind: "select", options: [{ value: "streamable_http", label: "HTTP" }, { value: "sse", label: "HTTP with events (older)" }, { value: "stdio", label: "A program on the server" }] },
-          { name: "where", label: "Address or command", required: true, hint: "An address such as http://127.0.0.1:9000/mcp, or a command with its arguments." },
+          { name: "where", label: "Address or command", required: true, hint: "The address of its endpoint, or a command with its arguments." },
           { name: "token", label: "Token", kind: "password", hint: "Sent as Authorization: Bearer. Empty: none." },
         ],
         "Add MCP server",
