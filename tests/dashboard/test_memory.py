@@ -1,17 +1,26 @@
 """The memory of an agent in the dashboard: blocks with versions, working memory, passages, facts, files and search."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.acceptance.served import wait_for
+from tests.acceptance.test_facts import FACTS, Knower
+from tests.acceptance.wire_model import OPENAI, WireModel, wire_model
 from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, say
 from tests.dashboard.watched import Watched
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[WireModel]:
+    with wire_model(Knower()) as made:
+        yield made
 
 
 def test_a_block_is_edited_compared_and_restored(
@@ -138,6 +147,36 @@ def test_passages_are_added_found_with_a_reason_and_deleted(
     rows.first.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete passage").click()
     expect(page.get_by_text("No passages here.")).to_be_visible()
+
+
+def test_facts_are_shown_with_their_times(
+    api: httpx.Client, watched: Watched, screenshot: Callable[[Page, str], Path]
+) -> None:
+    agent = make_agent(api, "learner", model=OPENAI, kelpie_facts={"every_turns": 1})
+    base = f"/v1/agents/{agent['id']}"
+    for place, text in enumerate(FACTS):
+        api.post(f"{base}/messages", json={"messages": [{"role": "user", "content": text}]})
+        wait_for("the fact is stored", lambda number=place + 1: len(api.get(f"{base}/facts").json()) == number, 60)
+    page = watched.open(f"#/memory/{agent['id']}/facts")
+    rows = page.get_by_role("table", name="Facts").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="Oslo")).to_contain_text("true now")
+    expect(rows.filter(has_text="Berlin")).to_contain_text("replaced")
+    screenshot(page, "memory-facts")
+    assert violations(page) == []
+    page.get_by_label("Only what is true now").check()
+    expect(rows).to_have_count(1)
+    page.get_by_role("link", name="Search").click()
+    page.get_by_label("Search the memory for").fill("Oslo")
+    page.keyboard.press("Enter")
+    found = page.locator("section").filter(has=page.get_by_role("heading", name="Facts", exact=True))
+    expect(found.locator("li").first).to_contain_text("The user moved to Oslo.")
+    expect(found.locator("li").first).to_contain_text("the same words")
+    page.goto(f"{watched.url}/#/memory/{agent['id']}/facts?current=true")
+    rows.first.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete fact").click()
+    expect(rows.filter(has_text="Oslo")).to_have_count(0)
+    assert "Oslo" not in api.get(f"{base}/facts").text
 
 
 def test_facts_say_how_to_enable_them(api: httpx.Client, watched: Watched) -> None:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.ids import AgentId
-from kelpie.core.permissions.budgets import Budget, SpentAmount
+from kelpie.core.permissions.budgets import Budget, Period, SpentAmount
 from kelpie.core.permissions.spending import SpendingGroup, SpendingQuery, SpendingSum
 from kelpie.core.time import Micros
 from kelpie.storage.agents import agents
-from kelpie.storage.runs import steps
-from kelpie.storage.runs.spending import agents_with_budget, spending_sums
+from kelpie.storage.runs.spending import agents_with_budget, spending_sums, spent_by_each
 from kelpie.world.database import Database, Tx
 
 
@@ -56,14 +55,14 @@ class OrganizationSpending:
         """Agents with a budget, in the order of their ids."""
 
         def read(tx: Tx) -> list[AgentBudget]:
-            ids = agents_with_budget(tx, self._organization, after, limit)
-            names = agents.names(tx, sorted(ids))
-            return [_state(tx, each, names.get(each, ""), now) for each in ids]
+            found = agents_with_budget(tx, self._organization, after, limit)
+            spent: dict[AgentId, SpentAmount] = {}
+            for period in Period:  # the agents of a period have spent since the same time
+                ids = [agent_id for agent_id, _, budget in found if budget.period is period]
+                spent |= spent_by_each(tx, ids, Budget(period=period).begins(now))
+            return [
+                AgentBudget(agent_id, name, budget, spent.get(agent_id, SpentAmount()), budget.ends(now))
+                for agent_id, name, budget in found
+            ]
 
         return await self._database.read(read)
-
-
-def _state(tx: Tx, agent_id: AgentId, name: str, now: Micros) -> AgentBudget:
-    budget = agents.get(tx, agent_id).budget
-    assert budget is not None, "it was selected for its budget in this transaction"
-    return AgentBudget(agent_id, name, budget, steps.spent_by(tx, agent_id, budget.begins(now)), budget.ends(now))

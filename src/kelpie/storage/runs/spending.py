@@ -6,9 +6,11 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select
 
 from kelpie.core.ids import AgentId, OrganizationId
-from kelpie.core.permissions.budgets import SpentAmount
+from kelpie.core.permissions.budgets import Budget, SpentAmount
 from kelpie.core.permissions.spending import DAY, SpendingGroup, SpendingQuery, SpendingSum
+from kelpie.core.time import Micros
 from kelpie.storage.accounts.row_ownership import of_present_agent
+from kelpie.storage.agents.columns import budget_from_json
 from kelpie.storage.tables import agents, steps
 from kelpie.world.database import Tx
 
@@ -65,7 +67,7 @@ def spending_sums(tx: Tx, organization: OrganizationId, query: SpendingQuery) ->
 
 
 _WITH_BUDGET = (
-    select(agents.c.id)
+    select(agents.c.id, agents.c.name, agents.c.budget)
     .where(
         agents.c.organization_id == bindparam("organization"),
         agents.c.id > bindparam("after"),
@@ -76,7 +78,26 @@ _WITH_BUDGET = (
 )
 
 
-def agents_with_budget(tx: Tx, organization: OrganizationId, after: str, limit: int) -> Sequence[AgentId]:
-    """The agents that have a budget, in the order of their ids."""
+def agents_with_budget(
+    tx: Tx, organization: OrganizationId, after: str, limit: int
+) -> list[tuple[AgentId, str, Budget]]:
+    """The agents that have a budget, with their names, in the order of their ids."""
     rows = tx.execute(_WITH_BUDGET, {"organization": organization, "after": after, "most": limit})
-    return [AgentId(row.id) for row in rows]
+    found = ((AgentId(row.id), row.name, budget_from_json(row.budget)) for row in rows)
+    return [(agent_id, name, budget) for agent_id, name, budget in found if budget is not None]
+
+
+_OF_AGENTS = (
+    select(steps.c.agent_id, _MICROS, _TOKENS, func.count().label("calls"), _UNPRICED)
+    .where(steps.c.agent_id.in_(bindparam("of_agents", expanding=True)), steps.c.created_at >= bindparam("since"))
+    .group_by(steps.c.agent_id)
+)
+
+
+def spent_by_each(tx: Tx, agent_ids: Sequence[AgentId], since: Micros) -> dict[AgentId, SpentAmount]:
+    """The usage of the steps of these agents since then; an agent without steps is missing."""
+    rows = tx.execute(_OF_AGENTS, {"of_agents": list(agent_ids), "since": since}) if agent_ids else ()
+    return {
+        AgentId(row.agent_id): SpentAmount(int(row.micros), int(row.tokens), int(row.calls), int(row.unpriced_calls))
+        for row in rows
+    }
