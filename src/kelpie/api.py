@@ -35,6 +35,7 @@ from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.pending_approvals import PendingApprovals
+from kelpie.agent.resources.projects import Projects
 from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.spending import OrganizationSpending
 from kelpie.agent.resources.tags import Tags
@@ -112,6 +113,7 @@ class Api:
             shared.live_agents,
             shared.staged_agents,
             shared.piece_size,
+            shared.file_processing.wake,
             self.caller,
         )
 
@@ -136,6 +138,10 @@ class Api:
     def groups(self) -> Groups:
         shared = self._runtime
         return Groups(self.world, shared.live_agents, self.sending, shared.running_chats, self.caller)
+
+    @cached_property
+    def projects(self) -> Projects:
+        return Projects(self.world, self.agents, self._runtime.live_agents, self.caller)
 
     @cached_property
     def tags(self) -> Tags:
@@ -305,7 +311,7 @@ class Api:
 
     @cached_property
     def mcp_tasks(self) -> McpTasks:
-        return McpTasks(self.world, self._runtime.mcp_pool, self.caller)
+        return McpTasks(self.world, self._runtime.mcp_pool, self._runtime.mcp_tool_runner.task_due, self.caller)
 
     @cached_property
     def permissions(self) -> Permissions:

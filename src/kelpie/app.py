@@ -149,7 +149,7 @@ class Kelpie:
         self._mcp_file = mcp_file
         self._mcp_upkeep = McpUpkeep(world, self.runtime.mcp_pool, rules, self.runtime.live_agents.reload)
         self._mcp_tasks = McpTaskFollower(world, self.runtime.mcp_pool, self.runtime.run_queue)
-        self.runtime.mcp_tool_runner.when_task_begins(self._mcp_tasks.wake)
+        self.runtime.mcp_tool_runner.task_due = self._mcp_tasks.wake
         self.runtime.run_queue.when_stopped(self._maintenance.wake)
         self.runtime.memory_changes.when_unfinished(self._maintenance.wake)
         world.database.when_in_doubt(self.runtime.recovery.reread_everything)
@@ -288,6 +288,7 @@ class Kelpie:
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
         self._fact_task = asyncio.create_task(run_forever(facts.run, "fact extraction"))
         self._mcp_task_task = asyncio.create_task(run_forever(self._mcp_tasks.run, "tasks of MCP servers"))
+        await runtime.file_processing.drop_orphans()
         self._file_tasks = (
             asyncio.create_task(run_forever(runtime.file_processing.read_files, "reading of files")),
             asyncio.create_task(run_forever(runtime.file_processing.index_files, "indexing of files")),

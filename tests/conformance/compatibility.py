@@ -12,12 +12,11 @@ from fastapi import FastAPI
 
 from kelpie.core.settings.settings import Settings
 from kelpie.server.app import create_app
-from tests.conformance.letta_routes import BATCHES, FILES, Route, letta_routes
+from tests.conformance.letta_routes import BATCHES, Route, letta_routes
 
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
 AREAS = {
-    FILES: "files, chat completions",
     BATCHES: "batches",
 }
 

@@ -5,15 +5,9 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-FILES, BATCHES = 14, 16  # the issues that bring the engine
+BATCHES = 16  # the issue that brings the engine
 
-_FILES = ("folders.", "agents.folders.", "agents.files.")
-_LATER_SDK: dict[str, int] = {}
-_LATER_PATHS: dict[str, int] = {}
 _LATER_PREFIXES = {
-    "/v1/folders/": FILES,
-    "/v1/sources/": FILES,
-    "/v1/agents/{agent_id}/sources": FILES,
     "/v1/messages/batches": BATCHES,
 }
 
@@ -45,12 +39,6 @@ class Route:
     @property
     def later(self) -> int | None:
         """The issue that brings it, if it is not there yet."""
-        if self.sdk is not None and self.sdk.startswith(_FILES):
-            return FILES
-        if self.sdk in _LATER_SDK:
-            return _LATER_SDK[self.sdk]
-        if self.path in _LATER_PATHS:
-            return _LATER_PATHS[self.path]
         return next((issue for start, issue in _LATER_PREFIXES.items() if self.path.startswith(start)), None)
 
     @property

@@ -58,6 +58,50 @@ def _done_run(t: Things) -> str:
 _JOB = "job-00000000-0000-4000-8000-000000000001"
 _SAID = {"role": "user", "content": "from elsewhere"}
 
+
+def _folder_cases() -> dict[str, Callable[[Things], Asked]]:
+    """The routes of sources, which do the same as those of folders, and the routes of folders without a method."""
+    upload = {"files": {"file": ("a.md", b"# Tea", "text/markdown")}}
+
+    def named(t: Things, root: str) -> Asked:
+        folder = t.call("GET", f"/v1/folders/{t.folder()}")
+        return f"/v1/{root}/name/{folder['name']}", {}
+
+    def attached(t: Things) -> Asked:
+        agent, folder = t.agent_with_folder()
+        return f"/v1/agents/{agent}/sources/detach/{folder}", {}
+
+    return {
+        "GET /v1/folders/count": lambda t: ("/v1/folders/count", {}),
+        "GET /v1/folders/metadata": lambda t: ("/v1/folders/metadata", {}),
+        "GET /v1/folders/name/{folder_name}": lambda t: named(t, "folders"),
+        "GET /v1/folders/{folder_id}/passages": lambda t: (f"/v1/folders/{t.file()[0]}/passages", {}),
+        "GET /v1/sources/": lambda t: ("/v1/sources/", {}),
+        "POST /v1/sources/": lambda t: ("/v1/sources/", {"json": {"name": t.word()}}),
+        "GET /v1/sources/count": lambda t: ("/v1/sources/count", {}),
+        "GET /v1/sources/metadata": lambda t: (
+            "/v1/sources/metadata",
+            {"params": {"include_detailed_per_source_metadata": "true"}},
+        ),
+        "GET /v1/sources/name/{source_name}": lambda t: named(t, "sources"),
+        "DELETE /v1/sources/{source_id}": lambda t: (f"/v1/sources/{t.folder()}", {}),
+        "GET /v1/sources/{source_id}": lambda t: (f"/v1/sources/{t.folder()}", {}),
+        "PATCH /v1/sources/{source_id}": lambda t: (f"/v1/sources/{t.folder()}", {"json": {"description": "new"}}),
+        "GET /v1/sources/{source_id}/agents": lambda t: (f"/v1/sources/{t.agent_with_folder()[1]}/agents", {}),
+        "GET /v1/sources/{source_id}/files": lambda t: (f"/v1/sources/{t.file()[0]}/files", {}),
+        "GET /v1/sources/{source_id}/files/{file_id}": lambda t: ("/v1/sources/{}/files/{}".format(*t.file()), {}),
+        "GET /v1/sources/{source_id}/passages": lambda t: (f"/v1/sources/{t.file()[0]}/passages", {}),
+        "POST /v1/sources/{source_id}/upload": lambda t: (f"/v1/sources/{t.folder()}/upload", upload),
+        "DELETE /v1/sources/{source_id}/{file_id}": lambda t: ("/v1/sources/{}/{}".format(*t.file()), {}),
+        "GET /v1/agents/{agent_id}/sources": lambda t: (f"/v1/agents/{t.agent_with_folder()[0]}/sources", {}),
+        "PATCH /v1/agents/{agent_id}/sources/attach/{source_id}": lambda t: (
+            f"/v1/agents/{t.agent()}/sources/attach/{t.folder()}",
+            {},
+        ),
+        "PATCH /v1/agents/{agent_id}/sources/detach/{source_id}": attached,
+    }
+
+
 CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/ready/": lambda t: ("/v1/ready/", {}),
     "POST /v1/chat/completions": lambda t: (
@@ -65,6 +109,8 @@ CASES: dict[str, Callable[[Things], Asked]] = {
         {"json": {"model": t.agent(), "messages": [{"role": "user", "content": "hi"}], "stream": True}},
     ),
     "POST /v1/auth": lambda t: ("/v1/auth", {"json": {}}),
+    # --- folders
+    **_folder_cases(),
     # --- agents
     "GET /v1/agents/count": lambda t: ("/v1/agents/count", {}),
     "POST /v1/agents/messages/search": lambda t: ("/v1/agents/messages/search", {"json": {"query": "rain"}}),

@@ -15,6 +15,21 @@ def _two(pair: tuple[str, str], call: Callable[[str, str], Any]) -> Any:
     return call(*pair)
 
 
+def _of_file(t: Things, call: Any) -> Any:
+    agent, file = t.agent_with_file()
+    return call(file, agent_id=agent)
+
+
+def _of_folder(t: Things, call: Any) -> Any:
+    agent, folder = t.agent_with_folder()
+    return call(folder, agent_id=agent)
+
+
+def _in_folder(t: Things, call: Any) -> Any:
+    folder, file = t.file()
+    return call(file, folder_id=folder)
+
+
 CASES: dict[str, Case] = {
     "health": lambda sdk, t: sdk.health(),
     # --- agents
@@ -39,13 +54,13 @@ CASES: dict[str, Case] = {
     "agents.blocks.list": lambda sdk, t: sdk.agents.blocks.list(t.agent()),
     "agents.blocks.retrieve": lambda sdk, t: sdk.agents.blocks.retrieve("human", agent_id=t.agent()),
     "agents.blocks.update": lambda sdk, t: sdk.agents.blocks.update("human", agent_id=t.agent(), value="new"),
-    "agents.files.close": lambda sdk, t: sdk.agents.files.close(f"file-{UNKNOWN}", agent_id=t.agent()),
-    "agents.files.close_all": lambda sdk, t: sdk.agents.files.close_all(t.agent()),
-    "agents.files.list": lambda sdk, t: sdk.agents.files.list(t.agent()),
-    "agents.files.open": lambda sdk, t: sdk.agents.files.open(f"file-{UNKNOWN}", agent_id=t.agent()),
-    "agents.folders.attach": lambda sdk, t: sdk.agents.folders.attach(f"source-{UNKNOWN}", agent_id=t.agent()),
-    "agents.folders.detach": lambda sdk, t: sdk.agents.folders.detach(f"source-{UNKNOWN}", agent_id=t.agent()),
-    "agents.folders.list": lambda sdk, t: sdk.agents.folders.list(t.agent()),
+    "agents.files.close": lambda sdk, t: _of_file(t, sdk.agents.files.close),
+    "agents.files.close_all": lambda sdk, t: sdk.agents.files.close_all(t.agent_with_file()[0]),
+    "agents.files.list": lambda sdk, t: sdk.agents.files.list(t.agent_with_file()[0]),
+    "agents.files.open": lambda sdk, t: _of_file(t, sdk.agents.files.open),
+    "agents.folders.attach": lambda sdk, t: sdk.agents.folders.attach(t.folder(), agent_id=t.agent()),
+    "agents.folders.detach": lambda sdk, t: _of_folder(t, sdk.agents.folders.detach),
+    "agents.folders.list": lambda sdk, t: sdk.agents.folders.list(t.agent_with_folder()[0]),
     "agents.identities.attach": lambda sdk, t: sdk.agents.identities.attach(t.identity(), agent_id=t.agent()),
     "agents.identities.detach": lambda sdk, t: sdk.agents.identities.detach(t.identity(), agent_id=t.agent()),
     "agents.messages.cancel": lambda sdk, t: sdk.agents.messages.cancel(t.busy()),
@@ -167,17 +182,15 @@ CASES: dict[str, Case] = {
     "access_tokens.list": lambda sdk, t: (t.token(t.agent()), sdk.access_tokens.list())[1],
     # --- files
     "folders.create": lambda sdk, t: sdk.folders.create(name=t.word()),
-    "folders.delete": lambda sdk, t: sdk.folders.delete(f"source-{UNKNOWN}"),
-    "folders.list": lambda sdk, t: sdk.folders.list(),
-    "folders.retrieve": lambda sdk, t: sdk.folders.retrieve(f"source-{UNKNOWN}"),
-    "folders.update": lambda sdk, t: sdk.folders.update(f"source-{UNKNOWN}", name="n"),
-    "folders.agents.list": lambda sdk, t: sdk.folders.agents.list(f"source-{UNKNOWN}"),
-    "folders.files.delete": lambda sdk, t: sdk.folders.files.delete(f"file-{UNKNOWN}", folder_id=f"source-{UNKNOWN}"),
-    "folders.files.list": lambda sdk, t: sdk.folders.files.list(f"source-{UNKNOWN}"),
-    "folders.files.retrieve": lambda sdk, t: sdk.folders.files.retrieve(
-        f"file-{UNKNOWN}", folder_id=f"source-{UNKNOWN}"
-    ),
-    "folders.files.upload": lambda sdk, t: sdk.folders.files.upload(f"source-{UNKNOWN}", file=b"text"),
+    "folders.delete": lambda sdk, t: sdk.folders.delete(t.folder()),
+    "folders.list": lambda sdk, t: (t.folder(), sdk.folders.list())[1],
+    "folders.retrieve": lambda sdk, t: sdk.folders.retrieve(t.folder()),
+    "folders.update": lambda sdk, t: sdk.folders.update(t.folder(), description="new"),
+    "folders.agents.list": lambda sdk, t: sdk.folders.agents.list(t.agent_with_folder()[1]),
+    "folders.files.delete": lambda sdk, t: _in_folder(t, sdk.folders.files.delete),
+    "folders.files.list": lambda sdk, t: sdk.folders.files.list(t.file()[0]),
+    "folders.files.retrieve": lambda sdk, t: _in_folder(t, sdk.folders.files.retrieve),
+    "folders.files.upload": lambda sdk, t: sdk.folders.files.upload(t.folder(), file=("a.txt", b"text")),
     # --- templates
     "templates.create": lambda sdk, t: sdk.templates.create(type="agent", agent_id=t.agent(), name=t.word()),
     "templates.delete": lambda sdk, t: sdk.templates.delete(t.template()),

@@ -1,5 +1,6 @@
 """However many rows there are, a listing and a look-up cost the same number of SQL statements."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from tests.server.rig import client_of, open_rig
 
 MOST = 12  # statements of one request
 # These read every table that memory lies in, each once.
-WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20, "/v1/agents/{agent}/export": 14, "/v1/kelpie/data": 46}
+WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20, "/v1/agents/{agent}/export": 14, "/v1/kelpie/data": 56}
 RELATIONS = "&".join(
     f"include=agent.{name}" for name in ("blocks", "tools", "tags", "secrets", "identities", "managed_group", "sources")
 )
@@ -141,6 +142,9 @@ class Rows:
         call = self._client
         self.ids["block"] = (await _call(call, "POST", "/v1/blocks/", json={"label": "shared", "value": "v"}))["id"]
         self.ids["archive"] = (await _call(call, "POST", "/v1/archives/", json={"name": "shared"}))["id"]
+        self.ids["folder"] = (await _call(call, "POST", "/v1/folders/", json={"name": "shared"}))["id"]
+        self.ids["file"] = await self._file()
+        self.ids |= {"source": self.ids["folder"], "folder_name": "shared", "source_name": "shared"}
         self.ids["identity"] = await self._identity()
         self.ids["agent"] = await self._agent()
         template = {"type": "agent", "agent_id": self.ids["agent"], "name": "shared"}
@@ -170,6 +174,8 @@ class Rows:
     async def _one(self, n: int) -> None:
         call, agent = self._client, await self._agent()
         await _call(call, "POST", "/v1/archives/", json={"name": f"a{n}"})
+        await _call(call, "POST", "/v1/folders/", json={"name": f"f{n}"})
+        await self._file()
         await _call(call, "POST", "/v1/templates/shared/save")
         if n % 2:  # versions of templates are checked 16 at a time, so there are fewer
             template = {"type": "agent", "agent_id": agent, "name": f"template{n}"}
@@ -198,6 +204,17 @@ class Rows:
         organization = await _call(call, "POST", "/v1/admin/orgs/", json={"name": f"o{n}"})
         self.ids["organization"] = organization["id"]
         await _call(call, "POST", "/v1/admin/users/", json={"name": f"u{n}", "organization_id": organization["id"]})
+
+    async def _file(self) -> str:
+        """A file of the shared folder, when it is processed."""
+        path = f"/v1/folders/{self.ids['folder']}"
+        sent = await _call(self._client, "POST", f"{path}/upload", files={"file": ("a.txt", b"rain")})
+        async with asyncio.timeout(60):
+            while True:
+                found = await _call(self._client, "GET", f"{path}/files/{sent['id']}")
+                if found["processing_status"] == "completed":
+                    return sent["id"]
+                await asyncio.sleep(0.02)
 
     async def _identity(self) -> str:
         body = {"identifier_key": f"i{self._made}", "name": "Ann", "identity_type": "user"}

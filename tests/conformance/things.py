@@ -1,5 +1,6 @@
 """What a call needs to be there before it: made over plain HTTP, new each time unless it takes a turn to make."""
 
+import time
 import uuid
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,28 @@ class Things:
         blocks = [{"label": "human", "value": "Ann"}, {"label": "persona", "value": "Kind."}]
         body = {"name": self.word(), "model": MODEL, "memory_blocks": blocks, **fields}
         return self.call("POST", "/v1/agents/", json=body)["id"]
+
+    def folder(self) -> str:
+        return self.call("POST", "/v1/folders/", json={"name": self.word()})["id"]
+
+    def file(self) -> tuple[str, str]:
+        """A folder and a file in it, which is processed."""
+        folder = self.folder()
+        content = {"file": ("notes.txt", b"Tea at four.\n", "text/plain")}
+        file = self.call("POST", f"/v1/folders/{folder}/upload", files=content)["id"]
+        deadline = time.monotonic() + 60
+        while self.call("GET", f"/v1/folders/{folder}/files/{file}")["processing_status"] != "completed":
+            assert time.monotonic() < deadline, "the file was not processed"
+            time.sleep(0.05)
+        return folder, file
+
+    def agent_with_folder(self) -> tuple[str, str]:
+        folder = self.folder()
+        return self.agent(folder_ids=[folder]), folder
+
+    def agent_with_file(self) -> tuple[str, str]:
+        folder, file = self.file()
+        return self.agent(folder_ids=[folder]), file
 
     def block(self, **fields: Any) -> str:
         return self.call("POST", "/v1/blocks/", json={"label": self.word(), "value": "v", **fields})["id"]

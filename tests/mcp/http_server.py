@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 NO_ARGUMENTS = {"type": "object", "properties": {}}
+NAMED = {"requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}
 NAMES = ("add", "fail", "status500", "json500", "hang", "cut", "silent", "garbage", "big", "elsewhere", "task", "ask")
 
 
@@ -34,6 +35,8 @@ class HttpServer:
         self.names = list(NAMES)
         self.kept_ms: int | None = None  # how long its list of tools may be kept
         self.polls_left = 2  # before a task has its result
+        self.task_asks = False  # a task needs an answer before it ends
+        self.answered: dict[str, Any] = {}  # the answers to a task
         self.cancelled = False
         self._streams: dict[str, asyncio.Queue[dict[str, Any]]] = {}
         self._kept: dict[str, dict[str, Any]] = {}  # answers that a resumed stream gets
@@ -81,7 +84,7 @@ class HttpServer:
         if method == "tools/call":
             return await self.call(request, message)
         if method.startswith("tasks/"):
-            return self.task(number, method)
+            return self.task(number, method, message["params"])
         error = {"code": -32601, "message": f"no method {method}"}
         return web.json_response(
             {"jsonrpc": "2.0", "id": number, "error": error}, status=404 if self.stateless else 200
@@ -106,8 +109,7 @@ class HttpServer:
         if name == "task":
             return _result(number, {"resultType": "task", **_task("working")})
         if name == "ask" and self.stateless and "inputResponses" not in message["params"]:
-            schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-            ask = {"method": "elicitation/create", "params": {"message": "Your name?", "requestedSchema": schema}}
+            ask = {"method": "elicitation/create", "params": {"message": "Your name?", **NAMED}}
             return _result(number, {"resultType": "input_required", "inputRequests": {"who": ask}, "requestState": "s"})
         if name == "ask" and self.stream_opens is not None:
             return _result(number, _text(await self.ask()))
@@ -137,10 +139,16 @@ class HttpServer:
             await response.write(f"data: {json.dumps(answer)}\n\n".encode())
         return response
 
-    def task(self, number: int, method: str) -> web.StreamResponse:
+    def task(self, number: int, method: str, params: dict[str, Any]) -> web.StreamResponse:
         if method == "tasks/cancel":
             self.cancelled = True
             return _result(number, {"resultType": "complete"})
+        if method == "tasks/update":
+            self.answered = params["inputResponses"]
+            return _result(number, {"resultType": "complete"})
+        if self.task_asks and not self.answered:
+            asked = {"who": {"method": "elicitation/create", "params": {"message": "Your name?", **NAMED}}}
+            return _result(number, {"resultType": "complete", **_task("input_required"), "inputRequests": asked})
         self.polls_left -= 1
         done = self.polls_left <= 0
         found = _task("completed") | {"result": _text("task done")} if done else _task("working")

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 
 from kelpie.core.errors import McpError, McpFault
-from kelpie.mcp.client.answers import CallResult, InputGiven, InputNeeded
+from kelpie.mcp.client.answers import CallResult, InputGiven, InputNeeded, read_question
 from kelpie.mcp.client.session import Session
 from kelpie.mcp.connections.limits import ConnectionLimits
 from kelpie.mcp.connections.stdio_launcher import StdioLauncher
@@ -222,6 +223,21 @@ async def test_a_question_in_the_middle_of_a_call_is_answered_in_the_next() -> N
     declined = InputGiven(asked.questions, {key: None})
     assert words(await session.call("ask", {}, given=declined)) == "No name: decline"
     await session.close()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"message": 5},
+        {"message": "open", "mode": "url", "url": "javascript:alert(1)"},
+        {"message": "open", "mode": "url"},
+        {"message": "fill in", "requestedSchema": {"type": "object", "description": "x" * 30_000}},
+    ],
+)
+def test_a_question_that_a_person_should_not_see_is_malformed(params: dict[str, Any]) -> None:
+    with pytest.raises(McpError) as refused:
+        read_question(params)
+    assert refused.value.kind is McpFault.malformed
 
 
 async def test_a_program_that_prints_text_first_is_understood() -> None:

@@ -88,6 +88,7 @@ async def test_a_key_is_made_read_back_and_revoked(locked: Kelpie, operator: htt
         **body,
         "scopes": ["read", "admin"],
         "agent_ids": [agent["id"]],
+        "project_ids": None,
         "expires_at": "2099-01-02T03:04:05Z",
         "id": made["id"],
         "organization_id": "org-00000000-0000-4000-8000-000000000000",

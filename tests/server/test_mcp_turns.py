@@ -267,6 +267,35 @@ async def test_a_task_comes_back_as_a_message_and_blocks_nothing(rig: Rig) -> No
     assert refused.status_code == 409
 
 
+async def test_a_task_that_asks_goes_on_when_a_person_has_answered(rig: Rig) -> None:
+    rig.server.task_asks = True
+    agent = await rig.agent(named(await rig.http(), "task"))
+    rig.puppet.script += [called("task", "{}", "c1"), said("it runs"), said("somebody must answer"), said("thank you")]
+    await rig.send(agent)
+
+    async def asks() -> Any:
+        (task,) = (await rig.client.get("/v1/kelpie/mcp-tasks")).json()
+        return task if task["questions"] else None
+
+    task = await until(asks)
+    assert [(each["key"], each["message"]) for each in task["questions"]] == [("who", "Your name?")]
+    path = f"/v1/kelpie/mcp-tasks/{task['id']}"
+    for wrong in ({"who": {}}, {"who": "Ada"}, {"who": {"name": 5}}, {"who": {"name": "Ada"}, "when": {}}):
+        refused = await rig.client.post(f"{path}/answers", json={"answers": wrong})
+        assert refused.status_code == 400 and "answers" in refused.text, refused.text
+    assert rig.server.answered == {}
+    done = await rig.client.post(f"{path}/answers", json={"answers": {"who": {"name": "Ada"}}})
+    assert done.status_code == 200 and done.json()["questions"] == []
+    assert rig.server.answered == {"who": {"action": "accept", "content": {"name": "Ada"}}}
+
+    async def ended() -> bool:
+        return (await rig.client.get(path)).json()["status"] == "completed"
+
+    await until(ended)
+    again = await rig.client.post(f"{path}/answers", json={"answers": {}})
+    assert again.status_code == 409 and "asks nothing" in again.text
+
+
 async def test_a_task_survives_a_restart_and_can_be_cancelled(tmp_path: Path) -> None:
     async with HttpServer("2026-07-28").serving() as server:
         server.polls_left = 1_000_000

@@ -12,6 +12,7 @@ from kelpie.core.paging import Page
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.storage.accounts import accounts, row_ownership
 from kelpie.storage.accounts import api_keys as rows
+from kelpie.storage.agents import projects
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -31,7 +32,7 @@ class ApiKeys:
     async def create(self, new: NewKey) -> tuple[ApiKey, str]:
         """Returns the key and its text, which is never shown again.
 
-        Raises InvalidInput, NotFound for the user or an agent, and Conflict when there are too many.
+        Raises InvalidInput, NotFound for the user, an agent or a project, and Conflict when there are too many.
         """
         now = self._world.clock.now()
         if not new.scopes:
@@ -40,6 +41,8 @@ class ApiKeys:
             raise InvalidInput("expires_at", "must be in the future and within a hundred years; omit it for no expiry")
         if new.agent_ids is not None and not 0 < len(new.agent_ids) <= AGENTS_MAX:
             raise InvalidInput("agent_ids", f"must list 1 to {AGENTS_MAX} agents; omit it for all agents")
+        if new.project_ids is not None and not 0 < len(new.project_ids) <= AGENTS_MAX:
+            raise InvalidInput("project_ids", f"must list 1 to {AGENTS_MAX} projects; omit it for all projects")
         name = checked_name(new.name)
         credential = credentials.fresh(KeyId, self._world.ids)
 
@@ -49,6 +52,8 @@ class ApiKeys:
                 raise NotFound("User", user.id)
             for agent_id in new.agent_ids or ():
                 row_ownership.agent(tx, user.organization_id, agent_id)
+            for project_id in new.project_ids or ():
+                projects.get(tx, user.organization_id, project_id)
             if rows.count(tx, user.organization_id) >= KEYS_MAX:
                 raise Conflict(f"There are {KEYS_MAX} keys already; revoke some first.")
             key = ApiKey(
@@ -60,6 +65,7 @@ class ApiKeys:
                 hint=credential.hint,
                 created_at=now,
                 agent_ids=None if new.agent_ids is None else tuple(dict.fromkeys(new.agent_ids)),
+                project_ids=None if new.project_ids is None else tuple(dict.fromkeys(new.project_ids)),
                 expires_at=new.expires_at,
             )
             rows.insert(tx, key, credential.digest)

@@ -26,11 +26,13 @@ from kelpie.core.access.credential_scopes import (
     authorization_of_hook,
     authorization_of_key,
     authorization_of_token,
+    with_agents,
 )
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
 from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, HookId, KeyId, SessionId, TokenId, UserId
 from kelpie.core.settings.settings import Settings
 from kelpie.storage.accounts import access_tokens, accounts, api_keys, sessions
+from kelpie.storage.agents import projects
 from kelpie.storage.triggers import hooks
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -128,6 +130,8 @@ class Authenticator:
             raise Unauthorized  # not a guess: it was right once
         if key_id is not None:
             self._last_use.note(key_id)
+        if admitted.project_ids is not None:
+            admitted = await self._world.database.read(lambda tx: _of_projects(tx, admitted))
         return admitted
 
     async def _looked_up(self, mark: bytes, text: str, address: str) -> _Pass | None:
@@ -184,6 +188,12 @@ def _proved_by_session(tx: Tx, credential: Credential, session_id: SessionId, pa
     key = authorization_of_key(found[0])
     ends = session.expires_at if key.expires_at is None else min(key.expires_at, session.expires_at)
     return replace(key, expires_at=ends), session.key_id
+
+
+def _of_projects(tx: Tx, given: Authorization) -> Authorization:
+    """The authorization of a key for projects. Its agents are never cached: they may change at any time."""
+    found = [projects.members(tx, given.organization_id, each) for each in given.project_ids or ()]
+    return with_agents(given, [member.agent_id for members in found for member in members])
 
 
 def _must_not_wait(failures: LoginFailures, address: str) -> None:

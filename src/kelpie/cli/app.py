@@ -16,10 +16,13 @@ from kelpie.cli.command_line import Commands, Group, usage_error
 from kelpie.cli.commands import models as model_commands
 from kelpie.cli.commands import providers as provider_commands
 from kelpie.cli.commands.agents import agents as agent_commands
+from kelpie.cli.commands.agents import projects as project_commands
 from kelpie.cli.commands.agents import templates as template_commands
 from kelpie.cli.commands.conversations import approvals as approval_commands
 from kelpie.cli.commands.conversations import messages as message_commands
 from kelpie.cli.commands.conversations import runs as run_commands
+from kelpie.cli.commands.files import files as file_commands
+from kelpie.cli.commands.files import folders as folder_commands
 from kelpie.cli.commands.memory import blocks as block_commands
 from kelpie.cli.commands.memory import passages as passage_commands
 from kelpie.cli.commands.operations import config as config_commands
@@ -71,8 +74,11 @@ simulation = group(
 kelpie.add_typer(server_commands.commands, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(template_commands.commands, name="templates")
+kelpie.add_typer(project_commands.commands, name="projects")
 kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(passage_commands.commands, name="passages")
+kelpie.add_typer(folder_commands.commands, name="folders")
+kelpie.add_typer(file_commands.commands, name="files")
 kelpie.add_typer(message_commands.commands, name="messages")
 kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
@@ -182,6 +188,14 @@ def demo(context: typer.Context, url: Url = None) -> None:
 
     given = context.parent.params if context.parent is not None else {}
     raise typer.Exit(demo.demo(client(url), {**given, "url": url or given.get("url")}))
+
+
+@kelpie.command("open", epilog=examples("open", "open demo"))
+def open_dashboard(agent: MaybeAgent = None, url: Url = None) -> None:
+    """Open the dashboard in the web browser and print its address. With an agent, open the chat with it."""
+    from kelpie.cli.commands import dashboard
+
+    raise typer.Exit(dashboard.open_dashboard(client(url), agent))
 
 
 @kelpie.command(epilog=examples("doctor", "doctor -v", "doctor --isolation"))

@@ -137,6 +137,10 @@ class DeploymentId(Id):
     prefix = "deployment"
 
 
+class ProjectId(Id):
+    prefix = "project"
+
+
 class ScheduleId(Id):
     prefix = "schedule"
 

@@ -5,6 +5,7 @@ import zipfile
 import zlib
 
 import docx
+from docx.document import Document
 from docx.opc.exceptions import OpcError
 from docx.table import Table
 from docx.text.paragraph import Paragraph
@@ -33,7 +34,7 @@ def docx_text(body: bytes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(document: "docx.document.Document") -> list[str]:
+def _lines(document: Document) -> list[str]:
     lines: list[str] = []
     for each in document.iter_inner_content():
         if isinstance(each, Paragraph):

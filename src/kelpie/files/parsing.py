@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kelpie.core.errors import KelpieError
-from kelpie.core.files.file_types import source_of
-from kelpie.core.files.files import File, FilePassage
+from kelpie.core.files.file_types import TextSource, source_of
+from kelpie.core.files.files import File, FilePassage, FileStatus
 from kelpie.core.ids import PassageId
 from kelpie.core.settings.settings import Settings
 from kelpie.tools.calls.stable_ids import stable_uuid
@@ -65,7 +65,7 @@ def program(settings: Settings) -> WorkerProgram:
 async def parse(workers: Workers, settings: Settings, file: File, upload: Upload, tokens: int) -> ParsedFile:
     """The text of a file. Raises FileUnreadable, WorkerFailed when the process just ended, and Overloaded."""
     facts = {
-        "source": source_of(file.media_type).value,
+        "source": (TextSource.plain if file.status is FileStatus.pending else source_of(file.media_type)).value,
         "tokens": tokens,
         "chars_max": settings.file_text_mb_max * MEGABYTE,
     }

@@ -5,6 +5,7 @@ when all of it is indexed: one small transaction completes it. Organizations, an
 large file keeps another waiting for longer than a step takes.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,7 @@ from kelpie.storage.archives import embedding_models
 from kelpie.storage.files import files, opening, passages
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
-from kelpie.world.long_writes import write_piece
+from kelpie.world.long_writes import PAUSE_S_MAX, write_piece
 from kelpie.world.world import World
 
 ATTEMPTS_MAX = 5  # to read a file whose reading was cut off
@@ -83,15 +84,15 @@ class FileProcessing:
 
     async def read_files(self) -> None:
         """Never returns."""
-        await self._drop_orphans()
         await self._reading.run()
 
     async def index_files(self) -> None:
         """Never returns."""
         await self._indexing.run()
 
-    async def _drop_orphans(self) -> None:
-        """Uploads that were kept, and whose row was not written before a crash, or is done with."""
+    async def drop_orphans(self) -> None:
+        """Removes uploads whose row was not written before a crash, or that are done with. Call it before the server
+        accepts requests: an upload is kept before its row is written."""
         uploads = self._world.uploads
         try:
             names = await uploads.names()
@@ -105,7 +106,7 @@ class FileProcessing:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def _read_next(self) -> float:
-        file = await self._next(self._read_turns, (FileStatus.parsing,))
+        file = await self._next(self._read_turns, (FileStatus.pending, FileStatus.parsing))
         if file is None:
             return LOOK_EVERY_S
         try:
@@ -183,7 +184,7 @@ class FileProcessing:
 
     async def _index_next(self) -> float:
         await self._open_for_others()
-        file = await self._next(self._index_turns, (FileStatus.pending, FileStatus.embedding))
+        file = await self._next(self._index_turns, (FileStatus.embedding,))
         if file is None:
             return LOOK_EVERY_S
         for _ in range(STEP_PIECES):
@@ -196,7 +197,9 @@ class FileProcessing:
         database, rows = self._world.database, self._piece_size.rows
         while await database.read(opening.is_needed):
             now = self._world.clock.now()
-            self._reload_agents(await write_piece(database, partial(opening.resume, rows=rows, now=now)))
+            # Agents are told before any pause: a model call that begins after the commit must not use older data.
+            self._reload_agents(await database.transact(partial(opening.resume, rows=rows, now=now)))
+            await asyncio.sleep(PAUSE_S_MAX)
 
     async def _index_piece(self, file_id: FileId) -> bool:
         """Indexes some passages, and completes the file with the last; False when nothing is left to do."""
@@ -211,7 +214,7 @@ class FileProcessing:
             return file, passages.some(tx, file_id, file.indexed, INDEXED_PIECE), (used, wanted.get(file.folder_id))
 
         file, some, models = await database.read(read)
-        if file is None or file.status not in (FileStatus.pending, FileStatus.embedding):
+        if file is None or file.status is not FileStatus.embedding:
             return False
         written = [each for each in some if each.text.strip()]
         found = await self._embeddings.of_backlog(models, [each.text for each in written], file.organization_id)
@@ -229,7 +232,7 @@ class FileProcessing:
             files.change(tx, file_id, {**values, "status": status.value}, now)
             return opening.begin(tx, there, self._piece_size.rows, now) if is_last else ()
 
-        self._reload_agents(await write_piece(database, write))
+        self._reload_agents(await (database.transact(write) if is_last else write_piece(database, write)))
         if is_last:
             _log.info("file_processed", "File is processed", file_id=file_id, passages=file.passages)
         return not is_last

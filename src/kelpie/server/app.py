@@ -24,12 +24,11 @@ from kelpie.server.kelpie import (
     block_history,
     checkpoints,
     facts,
-    hooks,
     ids,
     keys,
     permissions,
+    projects,
     prompts,
-    schedules,
     spending,
     working_memory,
 )
@@ -38,9 +37,11 @@ from kelpie.server.kelpie import models as model_care
 from kelpie.server.kelpie import runs as run_records
 from kelpie.server.kelpie.operations import data, encryption, health, sandbox, usage
 from kelpie.server.kelpie.operations import logs as recent_logs
+from kelpie.server.kelpie.triggers import hooks, schedules
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
 from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
+from kelpie.server.letta.agents import folder_routes as agent_folders
 from kelpie.server.letta.agents import internal_routes as internal_agent_routes
 from kelpie.server.letta.agents import routes as agents
 from kelpie.server.letta.agents import tool_routes as agent_tool_routes
@@ -50,7 +51,6 @@ from kelpie.server.letta.blocks import routes as blocks
 from kelpie.server.letta.compatibility import environment_routes, health_routes, missing_routes
 from kelpie.server.letta.conversations import background_routes, cancel_routes, preview_routes, window_routes
 from kelpie.server.letta.conversations import routes as conversations
-from kelpie.server.letta.folders import agent_routes as agent_folders
 from kelpie.server.letta.folders import routes as folders
 from kelpie.server.letta.folders import source_routes as sources
 from kelpie.server.letta.groups import message_routes
@@ -149,6 +149,7 @@ _ROUTERS = (
     hooks.router,
     hooks.all_router,
     hooks.delivery_router,
+    projects.router,
     admin_routes.organization_router,
     admin_routes.user_router,
     access_token_routes.router,
@@ -192,6 +193,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.state.models_configured = lambda: kelpie.runtime.models.configured
     pages.register(app)
+    app.state.dashboard = kelpie.settings.dashboard
     if kelpie.settings.dashboard:
         app.state.sessions = Sessions(kelpie.world, kelpie.runtime.authenticator)
         dashboard.register(app)

@@ -68,6 +68,7 @@ REVISIONS = Revisions(
         "0018",
         "0019",
         "0020",
+        "0021",
     ),
     locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.agent.agent_files.planned_folders import PlannedFolder
 from kelpie.agent.agent_files.planned_tools import PlannedTools
 from kelpie.agent.definition import creation
 from kelpie.agent.prompt.rendering import system_text
@@ -18,6 +19,7 @@ from kelpie.core.agents.agent_file import (
     ImportOptions,
     KeptParts,
     MessageIds,
+    OpenFile,
     member,
 )
 from kelpie.core.agents.deployments import Deployment
@@ -49,6 +51,8 @@ class PlannedAgent:
     first: tuple[Message, ...]  # for an agent without a history of its own: the instructions come first
     waiting: tuple[RunId, StepId]  # of a request for approval at the end of the context
     kept: KeptParts
+    folders: tuple[str, ...] = ()  # references
+    open_files: tuple[OpenFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class ImportPlan:
     groups: tuple[Group, ...]
     tools: PlannedTools
     now: Micros
+    folders: tuple[PlannedFolder, ...] = ()
     deployment: Deployment | None = None
 
     @property
@@ -222,44 +227,16 @@ class History:
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
-class KeptIds:
-    """Unique ids for the folders and files of one import."""
-
-    def __init__(self, ids: Ids) -> None:
-        self._ids = ids
-        self._known: dict[str, str] = {}
-
-    def of(self, kind: str, reference: Any) -> str:
-        key = f"{kind} {reference}"
-        if key not in self._known:
-            self._known[key] = f"{kind}-{self._ids.uuid()}"
-        return self._known[key]
-
-
-def kept_parts(file: AgentFile, agent: FileAgent, number: int, tools: PlannedTools, ids: KeptIds) -> KeptParts:
+def kept_parts(file: AgentFile, agent: FileAgent, number: int, tools: PlannedTools) -> KeptParts:
     """What this server cannot use of the parts of a file that belong to an agent."""
-    mine = set(agent.sources)
-    wanted = {each.get("source_id") for each in agent.open_files} | mine
-    sources = [source for source in file.sources if source["id"] in wanted]
-    files = [each for each in file.files if each.get("source_id") in wanted]
     lacking = [tools.lacking[each] for each in agent.tools if each in tools.lacking]
     servers = {_server_name(tool): tool for tool in lacking}
     found = KeptParts(
-        source_ids=tuple(ids.of("source", each) for each in agent.sources),
-        open_files=tuple(_linked(each, ids, "file_id", "source_id") for each in agent.open_files),
-        sources=tuple({**each, "id": ids.of("source", each["id"])} for each in sources),
-        files=tuple({**_linked(each, ids, "source_id"), "id": ids.of("file", each["id"])} for each in files),
         tools=tuple(lacking),
         servers=tuple(document for name, document in tools.lacking_servers.items() if name in servers),
         skills=file.skills if number == 0 else (),
     )
     return NOTHING_KEPT if found.empty else found
-
-
-def _linked(document: Document, ids: KeptIds, *names: str) -> Document:
-    """A document with its links to files and folders under their new ids."""
-    links = {name: ids.of(name.removesuffix("_id"), document[name]) for name in names if document.get(name)}
-    return {**document, **links}
 
 
 def _server_name(tool: Document) -> Any:

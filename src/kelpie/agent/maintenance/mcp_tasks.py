@@ -125,6 +125,8 @@ class McpTaskFollower:
             current = mcp_tasks.locked(tx, task.id)
             if current is None or current.ended:
                 return None  # cancelled or deleted meanwhile
+            if current.updated_at != task.updated_at and not task.ended:
+                return None  # answered meanwhile: it is asked about again at once
             if run is None or told is None:
                 mcp_tasks.replace(tx, replace(task, poll_at=poll_at, updated_at=now))
                 return None

@@ -3,14 +3,15 @@
 The messages are never all in memory as values: each page is written before the next is read.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.agents.agent import EVERYTHING
-from kelpie.core.agents.agent_file import Exported, ExportedAgent, FileWriter
+from kelpie.core.agents.agent import EVERYTHING, AgentView
+from kelpie.core.agents.agent_file import Exported, ExportedAgent, ExportedFolder, FileWriter
 from kelpie.core.conversations.conversations import ThreadQuery
 from kelpie.core.conversations.messages import Message, MessageQuery
 from kelpie.core.errors import Conflict, Damaged, NotFound
+from kelpie.core.files.files import FileView, full_name
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, MessageId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.mcp_servers import McpServer
@@ -20,6 +21,7 @@ from kelpie.storage.agents import groups, kept_parts
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks.blocks import require_whole
 from kelpie.storage.conversations import contexts, conversations, messages, thread_messages
+from kelpie.storage.files import files, passages, views
 from kelpie.storage.tools import mcp_servers, mcp_tools
 from kelpie.storage.views import agents as agent_views
 from kelpie.world.database import Tx
@@ -84,7 +86,24 @@ class AgentFileExports:
             if (origin := origins[tool.id]) is not None and origin.remote_name != tool.name
         }
         wanted = {origin.server_id for origin in origins.values() if origin is not None}
-        return Exported(agents, (led,) if led else (), self._servers(tx, wanted), remote, now)
+        folders = self._folders(tx, agents)
+        return Exported(agents, folders, (led,) if led else (), self._servers(tx, wanted), remote, now)
+
+    def _folders(self, tx: Tx, agents: Sequence[ExportedAgent]) -> tuple[ExportedFolder, ...]:
+        """The folders of the agents, each once. Raises Conflict when their texts are too long for a file, or are not
+        all there yet."""
+        found = {folder.id: folder for each in agents for folder in each.view.folders}
+        if (busy := files.first_unfinished(tx, list(found))) is not None:
+            raise Conflict(
+                f"The file {full_name(found[busy.folder_id].name, busy.name)} is still being processed. Export the "
+                "agent again when it is completed."
+            )
+        inside = {folder_id: files.completed(tx, folder_id) for folder_id in found}
+        self._require_small(sum(file.chars for some in inside.values() for file in some))
+        return tuple(
+            ExportedFolder(folder, tuple((file, passages.text(tx, file.id)) for file in inside[folder.id]))
+            for folder in found.values()
+        )
 
     def _agent(self, tx: Tx, agent_id: AgentId, conversation: ConversationId | None) -> ExportedAgent:
         view = agent_views.one(tx, agent_id, EVERYTHING, self._world.keyring)
@@ -96,6 +115,7 @@ class AgentFileExports:
             view.tools,
             contexts.ids(tx, agent_id, lane),
             kept_parts.read(tx, agent_id),
+            tuple(views.with_text(tx, view.agent, each) for each in _files_of(tx, view)),
         )
 
     def _servers(self, tx: Tx, wanted: Collection[str]) -> tuple[McpServer, ...]:
@@ -110,6 +130,10 @@ class AgentFileExports:
                 f"The agent file has more than {self._settings.upload_bytes_max} bytes, so it could not be imported. "
                 "Raise KELPIE_UPLOAD_BYTES_MAX, or export without messages (scrub_messages)."
             )
+
+
+def _files_of(tx: Tx, view: AgentView) -> list[FileView]:
+    return views.every(tx, view.agent.id, None) if view.folders else []
 
 
 def _whole(message: Message) -> Message:

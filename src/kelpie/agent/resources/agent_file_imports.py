@@ -4,13 +4,14 @@ A failure before that leaves nothing that anybody could find, and the cleanup de
 visible before the last transaction: blocks, tools, groups and servers are written in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kelpie.agent.agent_files import import_plan, planned_tools
-from kelpie.agent.agent_files.import_plan import History, ImportPlan, KeptIds, PlannedAgent, References, joined
+from kelpie.agent.agent_files import import_plan, planned_folders, planned_tools
+from kelpie.agent.agent_files.import_plan import History, ImportPlan, PlannedAgent, References, joined
+from kelpie.agent.agent_files.planned_folders import MadeFolders
 from kelpie.agent.agent_files.planned_tools import PlannedServer, PlannedTools
 from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition import creation
@@ -21,8 +22,8 @@ from kelpie.agent.resources.agents import Agents
 from kelpie.core.access.callers import Caller
 from kelpie.core.agents.agent import ModelChoice, NewAgent
 from kelpie.core.agents.agent_file import AgentFile, FileAgent, FileTool, Imported, ImportOptions
-from kelpie.core.errors import InvalidInput, NotFound
-from kelpie.core.ids import AgentId, MessageId, RunId, StepId
+from kelpie.core.errors import CommitUnknown, InvalidInput, NotFound
+from kelpie.core.ids import AgentId, FileId, MessageId, RunId, StepId
 from kelpie.core.memory.block_history import author_of
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.mcp_servers import McpServer
@@ -65,6 +66,7 @@ class AgentFileImports:
         live_agents: LiveAgents,
         staged: StagedAgents,
         piece_size: PieceSize,
+        wake_files: Callable[[], None],
         caller: Caller,
     ) -> None:
         self._world = world
@@ -76,6 +78,7 @@ class AgentFileImports:
         self._live_agents = live_agents
         self._staged = staged
         self._piece_size = piece_size
+        self._wake_files = wake_files
         self._caller = caller
         self._organization = caller.organization_id
 
@@ -90,10 +93,29 @@ class AgentFileImports:
             histories = [await self._stage(file, planned) for planned in plan.agents]
             sealing = Sealing(self._world.keyring, self._world.ids.secret())
             publish = partial(self._publish, plan=plan, histories=histories, sealing=sealing)
-            affected = await self._world.database.transact(publish)
+            affected = await self._published(plan, publish, notes)
         self._live_agents.reload(affected)
         groups_made = tuple(group.id for group in plan.groups)
         return Imported(plan.agent_ids, groups_made, tuple(dict.fromkeys(notes)))
+
+    async def _published(
+        self, plan: ImportPlan, publish: Callable[[Tx], tuple[tuple[AgentId, ...], MadeFolders]], notes: list[str]
+    ) -> tuple[AgentId, ...]:
+        """Keeps the texts of files, then publishes; of an import that fails nothing is kept."""
+        uploads, made = self._world.uploads, frozenset[FileId]()
+        try:
+            await planned_folders.keep(uploads, plan.folders)
+            affected, folders = await self._world.database.transact(publish)
+            made = folders.made
+            notes += folders.renamed
+        except CommitUnknown:  # the texts may be needed; those that are not are dropped at the next start
+            made = frozenset(file.id for folder in plan.folders for _, file in folder.files)
+            raise
+        finally:
+            await planned_folders.discard(uploads, plan.folders, made)
+        if made:
+            self._wake_files()
+        return affected
 
     # --- the plan ------------------------------------------------------------------------------------------------
 
@@ -102,14 +124,15 @@ class AgentFileImports:
         ids, now, deployment = self._world.ids, self._world.clock.now(), options.deployment
         references = import_plan.draw(file, ids, now, self._caller, self._settings.block_limit, deployment)
         tools = await self._planned_tools(file, options, notes)
-        kept = KeptIds(ids)
+        folders = planned_folders.plan(file, ids, now, self._caller, await self._folder_models(file, options))
+        notes += _missing_folders(file)
         planned = [
-            await self._agent(file, number, agent, options, references, tools, kept, notes)
+            await self._agent(file, number, agent, options, references, tools, notes)
             for number, agent in enumerate(file.agents)
         ]
         _note_kept(planned, notes)
         made = import_plan.planned_groups(file, references, now, self._caller, deployment)
-        return ImportPlan(file, tuple(planned), references.blocks, made, tools, now, deployment)
+        return ImportPlan(file, tuple(planned), references.blocks, made, tools, now, folders, deployment)
 
     async def _agent(
         self,
@@ -119,7 +142,6 @@ class AgentFileImports:
         options: ImportOptions,
         references: References,
         tools: PlannedTools,
-        kept: KeptIds,
         notes: list[str],
     ) -> PlannedAgent:
         ids, now = self._world.ids, self._world.clock.now() + number
@@ -140,7 +162,7 @@ class AgentFileImports:
         context = tuple(message_ids.by_reference[each] for each in agent.context if message_ids.by_reference)
         planned = PlannedAgent(
             number, row, new, held, agent.tools, secrets, message_ids, context, (), (ids.new(RunId), ids.new(StepId)),
-            import_plan.kept_parts(file, agent, number, tools, kept),
+            import_plan.kept_parts(file, agent, number, tools), agent.folders, agent.open_files,
         )  # fmt: skip
         if context:
             return planned
@@ -188,6 +210,16 @@ class AgentFileImports:
         if found != handle:
             notes.append(f"{name}: the embedding model {handle} is not available here; {found or 'none'} is used.")
         return found
+
+    async def _folder_models(self, file: AgentFile, options: ImportOptions) -> Callable[[str | None], str | None]:
+        """The embedding model for each handle that a folder names; a model that this server lacks is the default."""
+        wanted = {each.new.embedding for each in file.folders}
+        found = {
+            handle: await self._embedding(handle, replace(options, embedding=None), None, [])
+            for handle in sorted(each for each in wanted if each is not None)
+        }
+        default = self._settings.default_embedding or await self._models.own_embedding()
+        return lambda handle: default if handle is None else found[handle]
 
     async def _model(
         self, new: NewAgent, in_file: str | None, number: int, options: ImportOptions, notes: list[str]
@@ -311,13 +343,16 @@ class AgentFileImports:
             await write_piece(database, partial(_show, agent_id=agent_id, some=some, first=start))
         return history
 
-    def _publish(self, tx: Tx, plan: ImportPlan, histories: list[History], sealing: Sealing) -> tuple[AgentId, ...]:
+    def _publish(
+        self, tx: Tx, plan: ImportPlan, histories: list[History], sealing: Sealing
+    ) -> tuple[tuple[AgentId, ...], MadeFolders]:
         """Writes everything that others can see, and makes the agents visible; returns the agents that must see a
-        change of their tools."""
+        change of their tools, and the folders."""
         found, affected = planned_tools.write(
             tx, plan.tools, self._organization, self._caller.user_id, plan.now, sealing
         )
         author = author_of(self._caller)
+        made = planned_folders.write(tx, self._organization, plan.folders)
         blocks.insert(tx, tuple(plan.blocks.values()), author)
         shared = {block.id for block in plan.blocks.values()}
         for planned, history in zip(plan.agents, histories, strict=True):
@@ -326,6 +361,7 @@ class AgentFileImports:
             blocks.insert(tx, tuple(block for block in planned.blocks if block.id not in shared), author)
             block_attachments.attach_new(tx, agent.id, planned.blocks)
             self._give_tools(tx, planned, found)
+            planned_folders.attach(tx, agent, planned.folders, planned.open_files, made, plan.now)
             if planned.secrets:
                 agent_secrets.replace(tx, agent.id, planned.secrets, sealing)
             if history.pending is not None:
@@ -339,7 +375,7 @@ class AgentFileImports:
             kept_parts.write(tx, agent.id, planned.kept)
         for group in plan.groups:
             groups.add(tx, group, self._organization)
-        return affected
+        return affected, made
 
     def _give_tools(self, tx: Tx, planned: PlannedAgent, found: Mapping[str, Tool]) -> None:
         mine = [found[reference] for reference in planned.tools if reference in found]
@@ -363,8 +399,15 @@ def _check_labels(held: tuple[Any, ...], number: int) -> None:
         raise InvalidInput(f"file.agents[{number}].block_ids", f"two blocks have the label '{twice[:80]}'")
 
 
+def _missing_folders(file: AgentFile) -> list[str]:
+    """Letta leaves empty folders out of a file."""
+    known = {each.reference for each in file.folders}
+    lacking = {each for agent in file.agents for each in agent.folders if each not in known}
+    return (
+        [f"{len(lacking)} folders without files are not in the file; the agents work without them."] if lacking else []
+    )
+
+
 def _note_kept(planned: list[PlannedAgent], notes: list[str]) -> None:
-    if any(each.kept.source_ids or each.kept.open_files for each in planned):
-        notes.append("Folders and files are kept for the next export, but agents cannot read them yet.")
     if any(each.kept.skills for each in planned):
         notes.append("Skills are kept for the next export, but agents cannot use them yet.")

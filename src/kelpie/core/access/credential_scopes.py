@@ -4,8 +4,8 @@ An authorization never reaches beyond one organisation, except that of the opera
 password (or, on a server that has none, any client that reaches it).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kelpie.core.ids import (
@@ -15,6 +15,7 @@ from kelpie.core.ids import (
     HookId,
     KeyId,
     OrganizationId,
+    ProjectId,
     SessionId,
     TokenId,
     UserId,
@@ -56,6 +57,7 @@ class ApiKey:
     hint: str
     created_at: Micros
     agent_ids: tuple[AgentId, ...] | None = None  # None: every agent of the organisation
+    project_ids: tuple[ProjectId, ...] | None = None  # and the agents of these projects
     expires_at: Micros | None = None
     last_used_at: Micros | None = None
 
@@ -68,6 +70,7 @@ class NewKey:
     scopes: tuple[Scope, ...]
     user_id: UserId | None = None  # None: the caller
     agent_ids: tuple[AgentId, ...] | None = None
+    project_ids: tuple[ProjectId, ...] | None = None
     expires_at: Micros | None = None
 
 
@@ -112,6 +115,7 @@ class Authorization:
     operator: bool = False  # may act for any user
     expires_at: Micros | None = None
     key_id: KeyId | TokenId | HookId | None = None
+    project_ids: tuple[ProjectId, ...] | None = None  # whose agents it may reach
 
 
 OPERATOR = Authorization(operator=True)
@@ -127,7 +131,23 @@ def authorization_of_key(key: ApiKey) -> Authorization:
     scopes = scopes_with(key.scopes)
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
-    return Authorization(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
+    if key.project_ids is not None:
+        grants = grants or {}  # the agents of the projects are added at each request
+    return Authorization(
+        key.user_id,
+        key.organization_id,
+        scopes,
+        grants,
+        expires_at=key.expires_at,
+        key_id=key.id,
+        project_ids=key.project_ids,
+    )
+
+
+def with_agents(given: Authorization, agents: Iterable[AgentId]) -> Authorization:
+    """The authorization of a key for projects with the agents that are in them now."""
+    access = ALL_ACCESS if Scope.write in given.scopes else READ_ACCESS
+    return replace(given, grants={**(given.grants or {}), **dict.fromkeys(agents, access)})
 
 
 def authorization_of_hook(hook_id: HookId, organization: OrganizationId) -> Authorization:

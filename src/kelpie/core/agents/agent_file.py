@@ -1,7 +1,7 @@
 """Agent files as values: agents with everything that belongs to them, outside of any database.
 
 In a file everything has an id of the file, such as `agent-0`; here it is called a reference. What this server cannot
-use yet, such as folders, is kept as it is, so that the next export has it again.
+use yet, such as skills, is kept as it is, so that the next export has it again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,8 @@ from kelpie.core.agents.agent import AgentView, NewAgent
 from kelpie.core.agents.deployments import Deployment
 from kelpie.core.agents.groups import Group, Manager
 from kelpie.core.conversations.messages import Message
+from kelpie.core.files.files import File, FileView
+from kelpie.core.files.folders import Folder, NewFolder
 from kelpie.core.ids import AgentId, GroupId, MessageId
 from kelpie.core.memory.blocks import Block, NewBlock
 from kelpie.core.time import Micros
@@ -71,6 +73,36 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class FileFolder:
+    reference: str
+    new: NewFolder
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFile:
+    """A file of a folder, with its text."""
+
+    reference: str
+    folder: str
+    name: str
+    original_name: str
+    media_type: str
+    size: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """What an agent saw of a file; lines count from 1, both included."""
+
+    file: str
+    is_open: bool
+    accessed_at: Micros | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FileAgent:
     """An agent of a file. `messages` are the references of its messages, `context` of those that its model sees."""
 
@@ -80,8 +112,8 @@ class FileAgent:
     tools: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     context: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    open_files: tuple[Document, ...] = ()
+    folders: tuple[str, ...] = ()
+    open_files: tuple[OpenFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +149,10 @@ class AgentFile:
     tools: tuple[FileTool, ...] = ()
     servers: tuple[FileServer, ...] = ()
     groups: tuple[FileGroup, ...] = ()
-    sources: tuple[Document, ...] = ()
-    files: tuple[Document, ...] = ()
+    folders: tuple[FileFolder, ...] = ()
+    files: tuple[FolderFile, ...] = ()
+    notes: tuple[str, ...] = ()  # about what it does not say, or was left out when it was read
     skills: tuple[Document, ...] = ()
-    notes: tuple[str, ...] = ()  # about what it does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +183,6 @@ class Imported:
 class KeptParts:
     """Parts of a file that this server cannot use yet, with ids that are unique on it."""
 
-    source_ids: tuple[str, ...] = ()
-    open_files: tuple[Document, ...] = ()
-    sources: tuple[Document, ...] = ()
-    files: tuple[Document, ...] = ()
     tools: tuple[Document, ...] = ()
     servers: tuple[Document, ...] = ()
     skills: tuple[Document, ...] = ()
@@ -176,6 +204,15 @@ class ExportedAgent:
     tools: tuple[Tool, ...]
     context: tuple[MessageId, ...]
     kept: KeptParts
+    files: tuple[FileView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFolder:
+    """A folder with its files and their texts."""
+
+    folder: Folder
+    files: tuple[tuple[File, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +220,7 @@ class Exported:
     """Everything of a file but its messages."""
 
     agents: tuple[ExportedAgent, ...]
+    folders: tuple[ExportedFolder, ...]
     groups: tuple[Group, ...]
     servers: tuple[McpServer, ...]
     remote_names: Mapping[str, str]  # of tools that have another name on their MCP server, by their ids

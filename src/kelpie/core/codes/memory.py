@@ -33,6 +33,20 @@ CODES = (
         "If it comes back, choose another model for facts.",
     ),
     Code(
+        "file_not_processed",
+        "An uploaded file could not be processed; its status is `error`, with the reason in `why`.",
+        "Repair or split the file, and upload it again.",
+    ),
+    Code(
+        "file_processed",
+        "A file is processed: agents that have its folder can read and search it.",
+    ),
+    Code(
+        "file_processing_interrupted",
+        "The processing of files was interrupted. The server tries again; what was done is not lost.",
+        "Look at `error`; check the disk and the memory.",
+    ),
+    Code(
         "memory_change_failed",
         (
             "A large restore or reset could not be completed after it had begun: another organization took an id of "

@@ -38,6 +38,11 @@ CODES = (
         "See [connections](operations.md#connections).",
     ),
     Code(
+        "file_type_unsupported",
+        "The type of an uploaded file is not supported: neither its name nor its media type is that of a text.",
+        "Convert the file to a supported type, or give it the ending of its type with the parameter `name`.",
+    ),
+    Code(
         "head_late",
         "The head of the request did not arrive in time.",
         "Send the request again. Behind a slow proxy, raise `KELPIE_HEAD_SECONDS`.",

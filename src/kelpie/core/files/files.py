@@ -19,7 +19,7 @@ _UUID4 = (0x4 << 76) | (0x2 << 62)
 class FileStatus(StrEnum):
     """States of processing, in their order; `error` may follow each of the first three."""
 
-    pending = "pending"  # its text is known, and waits to be indexed
+    pending = "pending"  # its text was imported, and waits to be cut into passages
     parsing = "parsing"
     embedding = "embedding"
     completed = "completed"
@@ -32,7 +32,7 @@ class DuplicateHandling(StrEnum):
     skip = "skip"
     error = "error"
     suffix = "suffix"
-    replace = "replace"
+    replacing = "replace"  # a text has a method of that name
 
 
 @dataclass(frozen=True, slots=True)

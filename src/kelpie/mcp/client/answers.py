@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from kelpie.core.conversations.questions import Question
 from kelpie.mcp.protocol.messages import INPUT_REQUIRED, TASK
 from kelpie.mcp.protocol.tasks import Task, read_task
 from kelpie.mcp.transports.port import malformed
 
 QUESTIONS_MAX = 20  # of one answer
+QUESTION_CHARS_MAX = 20_000  # of its message, and of its schema
+URL_CHARS_MAX = 4096
 STATE_CHARS_MAX = 256 * 1024
 ELICITATION = "elicitation/create"
 
@@ -132,7 +136,17 @@ def read_question(params: Any) -> Question:
     """Raises McpError."""
     if not isinstance(params, Mapping) or not isinstance(params.get("message"), str):
         raise malformed("it asks a question without a message")
+    message = params["message"][:QUESTION_CHARS_MAX]
     if params.get("mode") == "url":
-        return Question(params["message"], url=str(params.get("url", "")))
+        return Question(message, url=_page(params.get("url")))
     schema = params.get("requestedSchema")
-    return Question(params["message"], schema if isinstance(schema, Mapping) else {"type": "object", "properties": {}})
+    if len(orjson.dumps(schema)) > QUESTION_CHARS_MAX:
+        raise malformed(f"the schema of its question has more than {QUESTION_CHARS_MAX} characters")
+    return Question(message, schema if isinstance(schema, Mapping) else {"type": "object", "properties": {}})
+
+
+def _page(url: Any) -> str:
+    """The address of a page that a person is asked to open. Raises McpError for one that is none of a web page."""
+    if not isinstance(url, str) or len(url) > URL_CHARS_MAX or not url.lower().startswith(("https://", "http://")):
+        raise malformed(f"it asks a person to open {str(url)[:80]}, which is not the address of a web page")
+    return url

@@ -6,6 +6,7 @@ Tokens are in the database, encrypted; every request reads those of now, and one
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kelpie.core.errors import KelpieError, McpError, McpFault, NotFound, SecretUnreadable, StorageError
 from kelpie.core.time import MICROS_PER_SECOND
@@ -24,6 +25,10 @@ from kelpie.world.world import World
 SOON_S = 60.0  # before its end a token is renewed
 KEEP_AGAIN_S, KEEP_AGAIN_S_MAX = 0.5, 30.0  # after a renewed grant could not be stored; the time doubles
 KEEP_TRIES_MAX = 100
+NOTED_MAX = 1000  # servers whose last refusal, or whose open login, is kept
+CHALLENGE_CHARS_MAX = 4000
+
+T = TypeVar("T")
 
 _log = logs.get("mcp")
 
@@ -45,7 +50,7 @@ class OAuthTokens:
     limits: TransportLimits
     private: bool = False
     public_url: str = ""
-    challenges: dict[str, str] = field(default_factory=dict[str, str])  # the last refusal of each server
+    challenges: dict[str, str] = field(default_factory=dict[str, str])  # the last refusal of a server, newest last
     _renewing: dict[str, asyncio.Task[OAuthGrant | None]] = field(
         default_factory=dict[str, asyncio.Task["OAuthGrant | None"]]
     )
@@ -86,7 +91,7 @@ class OAuthTokens:
         if not await self.world.database.transact(put):
             raise NotFound("MCPServer", server_id[:80])
         if login is not None:
-            self._logged_in[server_id] = asyncio.Event()
+            _note(self._logged_in, server_id, asyncio.Event())
         elif grant.access_token is not None and (waiting := self._logged_in.get(server_id)) is not None:
             waiting.set()
 
@@ -178,6 +183,14 @@ class OAuthTokens:
         return lambda tx: mcp_oauth.put(tx, server_id, text, login, now, sealing)
 
 
+def _note(noted: dict[str, T], server_id: str, value: T) -> None:
+    """Keeps a value as the newest, and forgets the oldest if there are too many."""
+    noted.pop(server_id, None)
+    noted[server_id] = value
+    if len(noted) > NOTED_MAX:
+        del noted[next(iter(noted))]
+
+
 def _report(server_id: str, error: KelpieError) -> None:
     _log.error("mcp_token_unsaved", "A renewed token could not be stored", server_id=server_id, error=str(error))
 
@@ -204,7 +217,7 @@ class ServerAuthorization:
 
     async def renew(self, challenge: str) -> bool:
         """After a refusal: whether there is another token to try."""
-        self._tokens.challenges[self._server.id] = challenge
+        _note(self._tokens.challenges, self._server.id, challenge[:CHALLENGE_CHARS_MAX])
         if "insufficient_scope" in challenge:
             return False  # a new token would have the same scope
         grant = await self._tokens.load(self._server.id)

@@ -203,6 +203,8 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
     if method in _READING and path in _LIST and given.hostname is None:
         return  # the list has only the agents of the key
     parts = path.split("/")
+    if method in _READING and parts[2:3] == ["projects"] and parts[3:4] and parts[3] in (given.project_ids or ()):
+        return
     if given.hostname is None and parts[2:4] == ["kelpie", "agents"] and parts[5:] == ["spending"]:
         del parts[2]  # what an agent has spent may be read by whoever may read the agent
     if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):

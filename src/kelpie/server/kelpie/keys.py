@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.access.callers import NAME_CHARS_MAX
 from kelpie.core.access.credential_scopes import ApiKey, NewKey, Scope
-from kelpie.core.ids import AgentId, UserId
+from kelpie.core.ids import AgentId, ProjectId, UserId
 from kelpie.core.time import from_datetime
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
@@ -34,6 +34,12 @@ class CreateKey(BaseModel):
         max_length=1000,
         description="Limit the key to these agents. Defaults to all agents of the organization.",
     )
+    project_ids: Links | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Limit the key to the agents that are in these projects, whenever they join or leave.",
+    )
     expires_at: datetime | None = Field(None, description="When the key expires. Defaults to never.")
 
 
@@ -44,6 +50,7 @@ async def create(api: CallerApi, body: CreateKey) -> JsonAnswer:
         scopes=tuple(body.scopes),
         user_id=None if body.user_id is None else UserId.parse(body.user_id),
         agent_ids=None if body.agent_ids is None else tuple(AgentId.parse(each) for each in body.agent_ids),
+        project_ids=None if body.project_ids is None else tuple(ProjectId.parse(each) for each in body.project_ids),
         expires_at=None if body.expires_at is None else from_datetime(body.expires_at),
     )
     key, text = await api.api_keys.create(new)
@@ -73,6 +80,7 @@ def key_shape(key: ApiKey) -> dict[str, Any]:
         "organization_id": key.organization_id,
         "scopes": [scope.value for scope in key.scopes],
         "agent_ids": None if key.agent_ids is None else list(key.agent_ids),
+        "project_ids": None if key.project_ids is None else list(key.project_ids),
         "hint": key.hint,
         "created_at": timestamp(key.created_at),
         "expires_at": timestamp(key.expires_at),

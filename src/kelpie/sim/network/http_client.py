@@ -94,7 +94,7 @@ class SimClient:
         server = self._server()
         if server is None or not server.node.alive:
             raise ServerDown("Connection refused: the node is down.")
-        body = b"" if json is None else json_format.dumps(json).encode()
+        body = json if isinstance(json, bytes) else b"" if json is None else json_format.dumps(json).encode()
         connection = server.accept(self.name)
         try:
             every = {**self._headers, **(headers or {})}
@@ -164,6 +164,7 @@ def _event(block: str) -> Event | None:
 def _head(client: str, method: str, path: str, body: bytes, headers: Mapping[str, str] | None) -> RequestHead:
     fields = {"host": "localhost", "user-agent": "kelpie-sim", "accept": "*/*", **(headers or {})}
     if body:
-        fields.update({"content-type": "application/json", "content-length": str(len(body))})
+        fields = {**fields, "content-type": fields.get("content-type", "application/json")}
+        fields["content-length"] = str(len(body))
     encoded = tuple((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items())
     return RequestHead(method, path, encoded, client)

@@ -73,6 +73,7 @@ class Disk:
         self.claims: set[tuple[str, int]] = set()  # agents and epochs of all claims on them, for checks
         self.package_disk = PackageDisk()
         self.key_file: tuple[bytes, ...] = ()  # encryption keys
+        self.kept_uploads: dict[str, bytes] = {}
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()

@@ -63,7 +63,7 @@ class SimWorld:
             http=http,
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
-            uploads=SimUploads(),
+            uploads=SimUploads(self.disk, self.faults),
             workers=SimWorkers(self.loop, self.faults, node, lambda: self.worker_s),
             cells=SimCells(
                 self.network,

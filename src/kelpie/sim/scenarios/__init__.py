@@ -15,6 +15,7 @@ from kelpie.sim.scenarios.basic.two_servers import RIVALS
 from kelpie.sim.scenarios.fixtures.cell_setup import SANDBOXED
 from kelpie.sim.scenarios.mcp.broken_servers import BROKEN
 from kelpie.sim.scenarios.mcp.questions import QUESTIONS
+from kelpie.sim.scenarios.mcp.shared_programs import PROGRAMS
 from kelpie.sim.scenarios.mcp.tasks import TASKS
 from kelpie.sim.scenarios.mcp.tokens import TOKENS
 from kelpie.sim.scenarios.mcp.tool_lists import LISTS
@@ -23,6 +24,7 @@ from kelpie.sim.scenarios.memory.archives import EMBEDDINGS, PASSAGES, PROCESS
 from kelpie.sim.scenarios.memory.block_history import BLOCK_HISTORY
 from kelpie.sim.scenarios.memory.corruption import CORRUPTION
 from kelpie.sim.scenarios.memory.facts import LEARNING
+from kelpie.sim.scenarios.memory.file_uploads import FILE_UPLOADS
 from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES
 from kelpie.sim.scenarios.memory.memory_tools import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.memory.shared_blocks import SHARED
@@ -32,6 +34,7 @@ from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
 from kelpie.sim.scenarios.records.own_providers import OWN_PROVIDERS
+from kelpie.sim.scenarios.records.projects import PROJECTS
 from kelpie.sim.scenarios.records.secrets import SECRETS
 from kelpie.sim.scenarios.records.templates import TEMPLATES
 from kelpie.sim.scenarios.records.tool_records import TOOLBOXES
@@ -89,7 +92,9 @@ SCENARIOS: dict[str, Scenario] = {
         CORRUPTION,
         HOUSEHOLDS,
         AGENT_FILES,
+        FILE_UPLOADS,
         TEMPLATES,
+        PROJECTS,
         THREADS,
         LANES,
         TOOLBOXES,
@@ -100,6 +105,7 @@ SCENARIOS: dict[str, Scenario] = {
         WEB,
         MCP_CLIENTS,
         BROKEN,
+        PROGRAMS,
         TASKS,
         QUESTIONS,
         LISTS,

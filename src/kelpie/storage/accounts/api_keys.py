@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from kelpie.core.access.credential_scopes import ApiKey, Scope
 from kelpie.core.errors import NotFound
-from kelpie.core.ids import AgentId, KeyId, OrganizationId, UserId
+from kelpie.core.ids import AgentId, KeyId, OrganizationId, ProjectId, UserId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.storage.rows.paging import Paging
@@ -36,6 +36,7 @@ def _from_row(row: sa.Row[Any]) -> ApiKey:
         hint=row.hint,
         created_at=row.created_at,
         agent_ids=None if row.agent_ids is None else tuple(AgentId(each) for each in row.agent_ids),
+        project_ids=None if row.project_ids is None else tuple(ProjectId(each) for each in row.project_ids),
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
     )
@@ -53,6 +54,7 @@ def insert(tx: Tx, key: ApiKey, digest: str) -> None:
             "hint": key.hint,
             "scopes": [scope.value for scope in key.scopes],
             "agent_ids": None if key.agent_ids is None else [str(each) for each in key.agent_ids],
+            "project_ids": None if key.project_ids is None else [str(each) for each in key.project_ids],
             "created_at": key.created_at,
             "expires_at": key.expires_at,
             "last_used_at": key.last_used_at,

@@ -12,6 +12,7 @@ from kelpie.core.agents.agent import AgentQuery
 from kelpie.storage import name_index
 from kelpie.storage.rows.text_match import inside, pattern
 from kelpie.storage.tables import agent_identities, agent_tags, agents, identities
+from kelpie.storage.tables.projects import in_project
 from kelpie.world.database import Tx
 
 CANDIDATES_MAX = 256  # of more, a list in its order soon finds a page of matches
@@ -25,7 +26,7 @@ CONDITIONS: dict[str, ColumnElement[bool]] = {
     "tags_all": agents.c.id.in_(
         _WITH_TAGS.group_by(agent_tags.c.agent_id).having(func.count(agent_tags.c.tag) == bindparam("tag_count"))
     ),
-    "project_id": agents.c.project_id == bindparam("project_id"),
+    "project_id": in_project(),
     "template_id": agents.c.template_id == bindparam("template_id"),
     "base_template_id": agents.c.base_template_id == bindparam("base_template_id"),
     "created_by_id": agents.c.created_by_id == bindparam("created_by_id"),

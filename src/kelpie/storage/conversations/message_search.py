@@ -24,6 +24,7 @@ from kelpie.search.vector_rows import Vector
 from kelpie.storage.conversations.message_rows import from_row, from_rows_within
 from kelpie.storage.rows.row_bytes import row_bytes, within_bytes
 from kelpie.storage.tables import agents, context, messages
+from kelpie.storage.tables.projects import in_project
 from kelpie.world.database import Tx
 
 _M = messages.c
@@ -37,7 +38,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "default_conversation": _M.conversation_id.is_(None),
     "group_id": _M.group_id == bindparam("group_id"),
     "roles": _M.role.in_(bindparam("roles", expanding=True)),
-    "project_id": _M.agent_id.in_(select(agents.c.id).where(agents.c.project_id == bindparam("project_id"))),
+    "project_id": _M.agent_id.in_(select(agents.c.id).where(in_project())),
     "template_id": _M.agent_id.in_(select(agents.c.id).where(agents.c.template_id == bindparam("template_id"))),
     "created_from": _M.created_at >= bindparam("created_from"),
     "created_to": _M.created_at <= bindparam("created_to"),

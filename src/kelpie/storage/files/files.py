@@ -18,7 +18,6 @@ from kelpie.storage.tables import files, folders
 from kelpie.world.database import Tx
 
 _FIELDS = tuple(each.name for each in fields(File))
-UNFINISHED = (FileStatus.pending, FileStatus.parsing, FileStatus.embedding)
 
 _PRESENT = sa.select(files).where(files.c.removed.is_(False))
 _ONE = _PRESENT.where(files.c.id == sa.bindparam("of_file"), files.c.organization_id == sa.bindparam("of_organization"))
@@ -86,6 +85,32 @@ def select(tx: Tx, organization: OrganizationId, folder_id: FolderId, page: Page
     bound = {"of_organization": organization, "of_folder": folder_id}
     rows = paging.page(tx, _OF_FOLDER, files, page, bound, within={"folder_id": folder_id})
     return [from_row(row) for row in rows]
+
+
+_COMPLETED = _PRESENT.where(
+    files.c.folder_id == sa.bindparam("of_folder"), files.c.status == FileStatus.completed.value
+).order_by(files.c.created_at.desc(), files.c.id.desc())
+
+
+def completed(tx: Tx, folder_id: FolderId) -> list[File]:
+    """All files of a folder whose text is there, the newest first."""
+    return [from_row(row) for row in tx.execute(_COMPLETED, {"of_folder": folder_id})]
+
+
+_UNFINISHED = (
+    _PRESENT.where(
+        files.c.folder_id.in_(sa.bindparam("folder_ids", expanding=True)),
+        files.c.status.in_((FileStatus.pending.value, FileStatus.parsing.value, FileStatus.embedding.value)),
+    )
+    .order_by(files.c.created_at, files.c.id)
+    .limit(1)
+)
+
+
+def first_unfinished(tx: Tx, folder_ids: Sequence[FolderId]) -> File | None:
+    """The oldest file of these folders that is being processed."""
+    row = tx.execute(_UNFINISHED, {"folder_ids": list(folder_ids)}).first() if folder_ids else None
+    return None if row is None else from_row(row)
 
 
 def with_original_name(tx: Tx, folder_id: FolderId, name: str) -> File | None:
@@ -166,7 +191,7 @@ def next_of(tx: Tx, organization: str, statuses: Collection[FileStatus], busy: C
 
 _UNREAD = sa.select(files.c.id).where(
     files.c.id.in_(sa.bindparam("ids", expanding=True)),
-    files.c.status == FileStatus.parsing.value,
+    files.c.status.in_((FileStatus.pending.value, FileStatus.parsing.value)),
     files.c.removed.is_(False),
 )
 

@@ -6,7 +6,7 @@ The file itself remembers how far it has come, so that what a crash interrupts i
 import sqlalchemy as sa
 
 from kelpie.core.files.files import File
-from kelpie.core.ids import AgentId, FileId
+from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
 from kelpie.storage.agents import agents
 from kelpie.storage.files import files as file_rows
@@ -47,7 +47,8 @@ def _open_for(tx: Tx, file: File, after: str, rows: int, now: Micros) -> tuple[A
     for agent_id in found:
         if agent_id in there:
             agent = agents.get(tx, agent_id)
-            views.open_file(tx, agent, FileId(file.id), now)
+            if not views.is_decided(tx, agent_id, file.id):
+                views.open_file(tx, agent, file.id, now)
             views.evict(tx, agent, (file.id,))
             agents.bump(tx, agent_id)
     tx.execute(_MARK, {"of_file": file.id, "reached": found[-1] if len(found) == rows else None})

@@ -49,6 +49,18 @@ WRONGS: dict[str, str] = {
         SELECT t.id FROM tools AS t WHERE
         (SELECT count(*) FROM tool_tags AS g WHERE g.tool_id = t.id)
         <> (SELECT count(DISTINCT value) FROM json_each(t.tags))""",
+    "a passage of a completed file without a search entry": """
+        SELECT p.id FROM file_passages AS p JOIN files AS f ON f.id = p.file_id
+        WHERE f.status = 'completed' AND NOT f.removed AND trim(p.text) <> ''
+        AND p.id NOT IN (SELECT item_id FROM search_items WHERE kind = 'file_passage')""",
+    "a search entry without its passage of a file": """
+        SELECT item_id FROM search_items WHERE kind = 'file_passage'
+        AND item_id NOT IN (SELECT id FROM file_passages)""",
+    "an entry of a file's passage in another folder": """
+        SELECT i.item_id FROM search_items AS i JOIN file_passages AS p ON p.id = i.item_id
+        JOIN files AS f ON f.id = p.file_id WHERE i.kind = 'file_passage' AND i.scope <> f.folder_id""",
+    "a known scope whose folder is gone": """
+        SELECT scope FROM search_scopes WHERE kind = 'file_passage' AND scope NOT IN (SELECT id FROM folders)""",
     "a passage's entry in another archive": """
         SELECT i.item_id FROM search_items AS i JOIN passages AS p ON p.id = i.item_id
         WHERE i.kind = 'passage' AND i.scope <> p.archive_id""",

@@ -11,6 +11,7 @@ from kelpie.core.ids import DEFAULT_CONVERSATION, OrganizationId
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.runs import tool_calls
 from kelpie.storage.tables import agents, journal, runs
+from kelpie.storage.tables.projects import in_project
 from kelpie.world.database import Tx
 
 _C = runs.c
@@ -25,7 +26,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "conversation_id": _C.conversation_id == bindparam("conversation_id"),
     "default_conversation": _C.conversation_id.is_(None),
     "tools_used": _C.id.in_(tool_calls.runs_calling("tools_used")),
-    "project_id": _C.agent_id.in_(select(agents.c.id).where(agents.c.project_id == bindparam("project_id"))),
+    "project_id": _C.agent_id.in_(select(agents.c.id).where(in_project())),
     "template_family": _C.agent_id.in_(
         select(agents.c.id).where(agents.c.base_template_id == bindparam("template_family"))
     ),

@@ -35,11 +35,7 @@ class McpToolRunner:
     def __init__(self, world: World, pool: ConnectionPool) -> None:
         self._world = world
         self._pool = pool
-        self._task_begins: Callable[[], None] = _nothing
-
-    def when_task_begins(self, call: Callable[[], None]) -> None:
-        """Calls back after a call has begun a task."""
-        self._task_begins = call
+        self.task_due: Callable[[], None] = _nothing  # called after a call has begun a task
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Raises ToolError."""
@@ -49,7 +45,7 @@ class McpToolRunner:
         )
         if isinstance(found, Task):
             begun = await tasks.begin(self._world, server, tool, call, found)
-            self._task_begins()
+            self.task_due()
             return begun
         return _outcome(server, found, call.answered)
 

@@ -100,11 +100,14 @@ async def look(world: World, pool: ConnectionPool, task: McpTask) -> Task | None
 
 
 class McpTasks:
-    """Tasks of the caller's organization."""
+    """Tasks of the caller's organization. `due` is called when one must be asked about at once."""
 
-    def __init__(self, world: World, pool: ConnectionPool, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(
+        self, world: World, pool: ConnectionPool, due: Callable[[], None], caller: Caller = DEFAULT_CALLER
+    ) -> None:
         self._world = world
         self._pool = pool
+        self._due = due
         self._organization = caller.organization_id
 
     async def newest(self, most: int = LIST_MAX) -> list[McpTask]:
@@ -169,7 +172,9 @@ class McpTasks:
             mcp_tasks.replace(tx, after)
             return after
 
-        return await self._world.database.transact(write)
+        after = await self._world.database.transact(write)
+        self._due()
+        return after
 
     async def _use(self, task: McpTask, work: Callable[[Session], Awaitable[None]]) -> None:
         world = self._world

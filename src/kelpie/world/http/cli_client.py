@@ -5,6 +5,8 @@ It talks to a Kelpie server only; calls to model providers go through `world.htt
 
 import http.client
 import json
+import secrets
+import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -115,6 +117,21 @@ class Client:
             raise ConnectionLost(f"the connection to {self.base_url} was lost: {_reason(error)}") from error
         finally:
             connection.close()
+
+    def upload(self, path: str, file_name: str, content: bytes, timeout_s: float) -> Any:
+        """Posts a file as the field `file` of a form, and returns the answer. Raises Unreachable or ErrorResponse."""
+        mark = secrets.token_hex(16)
+        name = file_name.replace("\\", "\\\\").replace('"', '\\"')
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        body = head.encode("utf-8", "replace") + content + f"\r\n--{mark}--\r\n".encode()
+        headers = {"Content-Type": f"multipart/form-data; boundary={mark}"}
+        return _json(next(self.documents(path, body, headers, timeout_s)))
+
+    def wait_while(self, path: str, key: str, values: Sequence[str], every_s: float) -> Any:
+        """The JSON at this path when its key has none of these values any more. Raises Unreachable, ErrorResponse."""
+        while (found := self.get(path))[key] in values:
+            time.sleep(every_s)
+        return found
 
     def documents(self, path: str, body: bytes, headers: Mapping[str, str], silence_s: float) -> Generator[bytes]:
         """Posts a JSON document and yields those of the answer: one, or several of an event stream; none of an empty

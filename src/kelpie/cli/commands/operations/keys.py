@@ -11,6 +11,7 @@ from kelpie.cli.agent_lookup import find
 from kelpie.cli.id_lookup import UnknownId, part_of
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import cell, print_facts, print_json, print_list, say
+from kelpie.cli.project_lookup import project_id
 from kelpie.core.access.credential_scopes import Scope
 from kelpie.core.errors import InvalidInput
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
@@ -34,6 +35,9 @@ def create(
     agent: Annotated[
         list[str] | None, typer.Option(help="Limit the key to this agent, by name or id (repeatable).")
     ] = None,
+    project: Annotated[
+        list[str] | None, typer.Option(help="Limit the key to the agents of this project (repeatable).")
+    ] = None,
     user: Annotated[
         str | None, typer.Option(help="Id of the user who owns the key. Defaults to the default user.")
     ] = None,
@@ -50,6 +54,7 @@ def create(
     body: dict[str, Any] = {"name": name, "scopes": [scope.value]}
     body |= {"user_id": user} if user else {}
     body |= {"agent_ids": [find(server, who)["id"] for who in agent]} if agent else {}
+    body |= {"project_ids": [project_id(server, each) for each in project]} if project else {}
     body |= {"expires_at": end_of(expires)} if expires else {}
     made = server.post(PATH, body)
     if as_json:
@@ -68,13 +73,20 @@ def list_keys(limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> No
         return
     rows = [
         (
-            each["id"], each["name"], each["scopes"], "all" if each["agent_ids"] is None else len(each["agent_ids"]),
+            each["id"], each["name"], each["scopes"], _reach(each),
             f"...{each['hint']}", each["user_id"], each["expires_at"] or "never", each["last_used_at"],
         )
         for each in found
     ]  # fmt: skip
     columns = ("id", "name", "scopes", "agents", "key", "user", "expires", "last used")
     print_list(columns, rows, "No keys. `kelpie keys create NAME` creates one.", spare=("user", "key", "agents"))
+
+
+def _reach(key: dict[str, Any]) -> str:
+    """The agents that a key is limited to, in a few words."""
+    if key["project_ids"] is not None:
+        return f"of {len(key['project_ids'])} projects"
+    return "all" if key["agent_ids"] is None else str(len(key["agent_ids"]))
 
 
 @commands.command(epilog=examples("keys revoke laptop", "keys revoke key-..."))

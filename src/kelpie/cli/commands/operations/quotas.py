@@ -22,8 +22,9 @@ def quotas(server: Client, organization: str | None, *, as_json: bool) -> None:
         _row("requests per minute", found, "requests_per_minute", found["usage"]["requests_this_minute"]),
         _row("agents", found, "agents", found["usage"]["agents"]),
         _row("messages", found, "messages", found["usage"]["messages"]),
+        _row("files in folders", found, "files", found["usage"]["files"]),
         _row("MB in the database", found, "stored_mb", _mb(found["usage"]["stored_bytes"])),
-        _row("MB of files", found, "disk_mb", _mb(found["usage"]["disk_bytes"])),
+        _row("MB in workspaces", found, "disk_mb", _mb(found["usage"]["disk_bytes"])),
     ]
     print_rows(("quota", "used", "limit", "share", "set by"), rows)
 

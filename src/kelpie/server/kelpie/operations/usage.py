@@ -22,6 +22,7 @@ class Quotas(BaseModel):
     requests_per_minute: int | None = Field(None, ge=0, le=LIMIT_MAX, description="Requests in a minute.")
     agents: int | None = Field(None, ge=0, le=LIMIT_MAX, description="Agents.")
     messages: int | None = Field(None, ge=0, le=LIMIT_MAX, description="Stored messages.")
+    files: int | None = Field(None, ge=0, le=LIMIT_MAX, description="Files in folders.")
     stored_mb: int | None = Field(None, ge=0, le=LIMIT_MAX, description="MB of stored texts and JSON.")
     disk_mb: int | None = Field(None, ge=0, le=LIMIT_MAX, description="MB of files in workspaces.")
 
@@ -62,6 +63,7 @@ def usage_shape(report: UsageReport) -> dict[str, Any]:
             "requests_this_minute": report.requests,
             "agents": report.used.agents,
             "messages": report.used.messages,
+            "files": report.used.files,
             "stored_bytes": report.used.bytes,
             "disk_bytes": report.disk_bytes,
         },

@@ -24,7 +24,7 @@ from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import InvalidInput
 from kelpie.core.tools.mcp_servers import McpConfig, McpServerType
 from kelpie.core.tools.tools import ToolType
-from kelpie.server.letta.agent_files import file_pieces
+from kelpie.server.letta.agent_files import file_pieces, folder_documents
 from kelpie.server.letta.agent_files.message_document import MessageReader
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.blocks.body import CreateBlock, new_block
@@ -67,6 +67,8 @@ def agent_file(answered: bytes) -> AgentFile:
     watched = {group.leader for group in groups if group.manager.type in _BACKGROUND}
     agents = tuple(_agent(row, f"agents[{n}]", watched) for n, row in enumerate(head["agents"]))
     tools = tuple(_tool(row, f"tools[{n}]") for n, row in enumerate(head["tools"]))
+    folders = tuple(folder_documents.folder(row, f"sources[{n}]") for n, row in enumerate(head["sources"]))
+    files, notes = folder_documents.files(head["files"], folders)
     found = AgentFile(
         agents=agents,
         messages=_Messages(pieces[1:], [agent.new.agent_type for agent in agents]),
@@ -74,10 +76,10 @@ def agent_file(answered: bytes) -> AgentFile:
         tools=tools,
         servers=tuple(_server(row, f"mcp_servers[{n}]") for n, row in enumerate(head["mcp_servers"])),
         groups=groups,
-        sources=tuple(head["sources"]),
-        files=tuple(head["files"]),
+        folders=folders,
+        files=files,
+        notes=(*notes, *head[file_pieces.NOTES]),
         skills=tuple(head["skills"]),
-        notes=tuple(head[file_pieces.NOTES]),
     )
     _check_references(found)
     return found
@@ -125,10 +127,6 @@ def _agent(row: Row, where: str, watched: set[str | None]) -> FileAgent:
         new = replace(new, model_settings=settings)
     if body.llm_config is not None:
         new = _with_config(new, body.llm_config, row["llm_config"], f"{where}.llm_config")
-    open_files: Any = row.get("files_agents") or []
-    if not isinstance(open_files, list) or not all(isinstance(each, dict) for each in cast("list[Any]", open_files)):
-        raise InvalidInput(f"file.{where}.files_agents", "must be a list of objects")
-    _check_links(cast("list[Row]", open_files), f"{where}.files_agents", "file_id", "source_id")
     return FileAgent(
         reference=row["id"],
         new=replace(new, enable_sleeptime=new.enable_sleeptime or None),
@@ -136,8 +134,8 @@ def _agent(row: Row, where: str, watched: set[str | None]) -> FileAgent:
         tools=_references(row, "tool_ids", where),
         messages=tuple(row["message_references"]),
         context=_references(row, "in_context_message_ids", where),
-        sources=tuple(dict.fromkeys((*_references(row, "source_ids", where), *_references(row, "folder_ids", where)))),
-        open_files=tuple(open_files),
+        folders=tuple(dict.fromkeys((*_references(row, "source_ids", where), *_references(row, "folder_ids", where)))),
+        open_files=folder_documents.open_files(row.get("files_agents"), where),
     )
 
 

@@ -18,6 +18,7 @@ from kelpie.core.memory.blocks import Block
 from kelpie.core.time import as_datetime
 from kelpie.core.tools.mcp_servers import McpServer, McpServerType
 from kelpie.core.tools.tools import Tool
+from kelpie.server.letta.agent_files import folder_documents
 from kelpie.server.letta.agent_files.message_document import message_document
 from kelpie.server.letta.agents.budget_body import budget_shape
 from kelpie.server.letta.agents.fact_settings_body import fact_settings_shape
@@ -136,7 +137,7 @@ class LettaFileWriter:
         known = self._facts.model(agent.model.handle)
         kept = exported.kept
         tools = [of("tool", tool.id) for tool in exported.tools] + [of("tool", _kept_tool(tool)) for tool in kept.tools]
-        sources = [of("source", source) for source in kept.source_ids]
+        sources = [of("source", folder.id) for folder in exported.view.folders]
         secrets = {secret.key: "" for secret in exported.view.secrets}
         settings = {name: value for name, value in agent.model.settings.items() if value is not None}
         kind = endpoint_type(known, agent.model.handle.partition("/")[0])
@@ -192,20 +193,13 @@ class LettaFileWriter:
             "parallel_tool_calls": None,
             **_kelpie_fields(agent),
             "id": of("agent", agent.id),
-            "files_agents": [self._open_file(each, agent.id) for each in kept.open_files],
+            "files_agents": [folder_documents.view_document(view, agent.id, of) for view in exported.files],
             "group_ids": [of("group", group.id) for group in self._led(agent)],
         }
 
     def _led(self, agent: Agent) -> list[Group]:
         assert self._exported is not None
         return [group for group in self._exported.groups if group.manager.agent_id == agent.id]
-
-    def _open_file(self, kept: Document, agent_id: str) -> dict[str, Any]:
-        return {**self._linked(kept, "file_id", "source_id"), "agent_id": self._references.of("agent", agent_id)}
-
-    def _linked(self, kept: Document, *names: str) -> dict[str, Any]:
-        links = {name: self._references.of(name.removesuffix("_id"), kept[name]) for name in names if kept.get(name)}
-        return {**kept, **links}
 
     def _rest(self, exported: Exported) -> dict[str, Any]:
         """Everything after the agents. Tools are sorted by name and blocks by label, as in Letta."""
@@ -215,8 +209,7 @@ class LettaFileWriter:
         tools = {tool.id: _tool_document(tool, remote.get(tool.id)) for each in agents for tool in each.tools}
         kept_tools = {_kept_tool(tool): dict(tool) for each in agents for tool in each.kept.tools}
         listed = [{"id": of("tool", key), **document} for key, document in (tools | kept_tools).items()]
-        sources = {each["id"]: each for agent in agents for each in agent.kept.sources}
-        files = {each["id"]: each for agent in agents for each in agent.kept.files}
+        known = self._facts.embeddings
         servers = [_server_document(server, of("mcp_server", server.id)) for server in exported.servers]
         named = {server.server_name for server in exported.servers}
         for document in (each for agent in agents for each in agent.kept.servers):
@@ -230,8 +223,8 @@ class LettaFileWriter:
                 _block_document(block, of("block", block.id))
                 for block in sorted(blocks.values(), key=lambda block: (block.label, block.id))
             ],
-            "files": [{**self._linked(each, "source_id"), "id": of("file", each["id"])} for each in files.values()],
-            "sources": [{**each, "id": of("source", each["id"])} for each in sources.values()],
+            "files": [each for folder in exported.folders for each in folder_documents.file_documents(folder, of)],
+            "sources": [folder_documents.folder_document(each.folder, of, known) for each in exported.folders],
             "tools": sorted(listed, key=lambda tool: tool["name"]),
             "mcp_servers": servers,
             "skills": list({skill["name"]: skill for skill in skills}.values()),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import tzinfo
-from struct import iter_unpack
 from typing import Any
 
 from kelpie.core.memory.passages import Archive, Passage
@@ -12,9 +11,7 @@ from kelpie.memory.hybrid_search import SearchResults
 from kelpie.server.http.headers.search_headers import search_notes
 from kelpie.server.http.match_reasons import matched_shape
 from kelpie.server.http.times import timestamp
-from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
-
-VECTOR_DIGITS = 8  # a 32-bit float has no more
+from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config, vector_numbers
 
 Embeddings = Mapping[str, EmbeddingFacts]
 
@@ -58,10 +55,6 @@ def passage_shape(
         "embedding": None if vector is None else vector_numbers(vector),
         "embedding_config": config,
     }
-
-
-def vector_numbers(vector: bytes) -> list[float]:
-    return [round(value, VECTOR_DIGITS) for (value,) in iter_unpack("<f", vector)]
 
 
 def memory_shape(passage: Passage, zone: tzinfo, hit: Hit | None = None) -> dict[str, Any]:

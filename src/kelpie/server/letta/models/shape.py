@@ -1,6 +1,7 @@
 """Models and embedding models as Letta's clients see them."""
 
 from collections.abc import Mapping
+from struct import iter_unpack
 from typing import Any, Protocol
 
 BATCH_SIZE = 32
@@ -12,6 +13,8 @@ _KNOWN_TYPES = frozenset(
         "bedrock", "deepseek", "xai", "zai", "baseten", "openrouter", "chatgpt_oauth", "minimax", "moonshot",
     }
 )  # fmt: skip
+
+VECTOR_DIGITS = 8  # a 32-bit float has no more
 
 
 class _Offer(Protocol):
@@ -150,3 +153,8 @@ def embedding_shape(facts: EmbeddingFacts) -> dict[str, Any]:
         "azure_version": None,
         "azure_deployment": None,
     }
+
+
+def vector_numbers(vector: bytes) -> list[float]:
+    """A vector, which is stored as 32-bit floats, for JSON."""
+    return [round(value, VECTOR_DIGITS) for (value,) in iter_unpack("<f", vector)]

@@ -64,7 +64,7 @@ export default class TransferScreen extends Screen {
       URL.revokeObjectURL(place);
       say(`Exported ${chosen.name}, ${bytes(blob.size)}`);
     };
-    return card("Export", h("p", { class: "hint" }, "The file has the agent with its memory, tools, messages and conversations. It has no secrets and no passages."), agentField(agent, (found) => (chosen = found), this.signal, "Choose an agent"), scrub.node, problem, h("div", { class: "row" }, action(problem, "Export agent", run, { class: "primary" })));
+    return card("Export", h("p", { class: "hint" }, "The file has the agent with its memory blocks, its tools and the messages of its default conversation. It never has secrets."), agentField(agent, (found) => (chosen = found), this.signal, "Choose an agent"), scrub.node, problem, h("div", { class: "row" }, action(problem, "Export agent", run, { class: "primary" })));
   }
 }
 

@@ -49,7 +49,7 @@ export async function factsPart(screen, agent, place) {
   replace(
     place,
     h("p", { class: "hint" }, `${count(status.facts, "fact")}. `, status.active ? ["Last looked for: ", time(status.last_at), status.last_error && [". The last attempt failed: ", words(status.last_error)]] : "Learning is off for this agent."),
-    h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: entityId }, "About"), entity), h("div", { class: "field" }, h("label", { for: atId }, "True at (your time)"), at), h("div", { class: "field inline" }, now, h("label", { for: nowId }, "Only what is true now"))),
+    h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: entityId }, "About"), entity), h("div", { class: "field when" }, h("label", { for: atId }, "True at (your time)"), at), h("div", { class: "field inline" }, now, h("label", { for: nowId }, "Only what is true now"))),
     table.node,
   );
   await table.reload();

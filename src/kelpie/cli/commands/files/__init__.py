@@ -1,0 +1,1 @@
+"""Commands about folders and the files in them."""

@@ -1,0 +1,1 @@
+"""Schedules of all agents, their firings, and webhooks (Kelpie)."""
