@@ -11,6 +11,7 @@ from kelpie.accounts.access_tokens import AccessTokens
 from kelpie.accounts.api_keys import ApiKeys
 from kelpie.accounts.identities import Identities
 from kelpie.accounts.organization_database import OrganizationDatabase
+from kelpie.accounts.organization_spending import OrganizationSpending
 from kelpie.accounts.organization_usage import OrganizationUsages
 from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.providers import Providers
@@ -37,7 +38,6 @@ from kelpie.agent.resources.model_previews import ModelPreviews
 from kelpie.agent.resources.pending_approvals import PendingApprovals
 from kelpie.agent.resources.projects import Projects
 from kelpie.agent.resources.runs import Runs
-from kelpie.agent.resources.spending import OrganizationSpending
 from kelpie.agent.resources.tags import Tags
 from kelpie.agent.templates.migration import Migration
 from kelpie.agent.templates.templates import Templates

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from kelpie.agent.resources.spending import AgentBudget
+from kelpie.accounts.organization_spending import AgentBudget
 from kelpie.core.ids import AgentId
 from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, SpentAmount
 from kelpie.core.permissions.spending import DAY, SpendingGroup, SpendingQuery, SpendingSum
