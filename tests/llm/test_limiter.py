@@ -54,6 +54,21 @@ def test_calls_at_once():
     in_virtual_time(main)
 
 
+def test_a_call_that_is_cancelled_in_the_moment_it_is_let_in_leaves_its_place():
+    async def main() -> None:
+        limiter = Limiter("openai", ProviderLimits(calls=1), 30.0)
+        log: list[Any] = []
+        async with limiter.reserve(Consumer(ORGANIZATION, "first"), Cost()):
+            second = asyncio.ensure_future(call(limiter, "second", log))
+            await asyncio.sleep(0)
+        second.cancel()  # let in by the end of the first, and does not know it yet
+        await asyncio.wait((second,))
+        await call(limiter, "third", log)
+        assert log == [(0, "third")]
+
+    in_virtual_time(main)
+
+
 def test_requests_a_minute():
     async def main() -> None:
         limiter = Limiter("openai", ProviderLimits(requests=3), 200.0)

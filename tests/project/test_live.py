@@ -22,5 +22,5 @@ def test_without_keys_everything_is_skipped_with_the_remedy() -> None:
     assert done.returncode == 0, done.stdout
     last = done.stdout[done.stdout.index(" live ") :]
     assert all(f"{offer.name}: not run: Set {offer.variable}" in last for offer in ALL_OFFERS)
-    assert "web: not run: Kelpie has no tool that reads the web yet" in last
+    assert "web: not run: Set TAVILY_API_KEY, EXA_API_KEY, BRAVE_API_KEY or SEARXNG_BASE_URL to search the web" in last
     assert done.stdout.splitlines()[-1].startswith("0 passed, 0 failed")

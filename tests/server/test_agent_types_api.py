@@ -15,7 +15,7 @@ from kelpie.agent.prompt.agent_types import TYPES
         ({"agent_type": "split_thread_agent", "system": "You are split."}, 200, ""),
         ({"agent_type": "voice_convo_agent"}, 422, "enable_sleeptime"),
         ({"agent_type": "voice_convo_agent", "enable_sleeptime": True}, 200, ""),
-        ({"agent_type": "voice_convo_agent", "enable_sleeptime": True, "folder_ids": ["x"]}, 400, "folder_ids"),
+        ({"agent_type": "voice_convo_agent", "enable_sleeptime": True, "folder_ids": ["x"]}, 400, "source-<uuid4>"),
         ({"agent_type": "voice_sleeptime_agent"}, 200, ""),
         ({"agent_type": "sleeptime_agent"}, 200, ""),
         ({"agent_type": "react_agent"}, 200, ""),

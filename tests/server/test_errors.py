@@ -27,6 +27,7 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.MailboxFull("64 messages wait", 1.0), 429),
     (tree.StorageError("broken"), 503),
     (tree.RateExceeded("Too many requests.", 3.0, quota="calls", limit=1, used=1, setting="x"), 429),
+    (tree.UnsupportedType("No."), 415),
     (tree.QuotaExceeded("Too much is stored.", quota="agents", limit=1, used=1, setting="x"), 507),
     (tree.StorageUnavailable("Nothing can be stored."), 503),
     (tree.DiskFull("The disk is full."), 503),

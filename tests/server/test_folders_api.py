@@ -188,6 +188,8 @@ async def test_the_tools_look_into_files(files: Rig) -> None:
     await stored(client, folder, "b.md", "# Title\n\nSome markdown about penguins.\n")
     agent = await make_agent(client, folder_ids=[folder["id"]])
     assert {tool["name"] for tool in agent["tools"]} >= FILE_TOOLS
+    blocks = {each["label"]: (each["value"], each["is_open"]) for each in agent["memory"]["file_blocks"]}
+    assert blocks["docs/b.md"][1] and blocks["docs/b.md"][0].endswith("1: # Title\n2: Some markdown about penguins.")
     await client.patch(f"/v1/agents/{agent['id']}/files/close-all")
 
     found = await returned(client, puppet, agent, "grep_files", '{"pattern": "beta"}')

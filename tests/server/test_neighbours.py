@@ -36,7 +36,7 @@ Street = tuple[Kelpie, httpx.AsyncClient, list[Neighbour]]
 
 @pytest.fixture
 async def street(tmp_path: Path) -> AsyncIterator[Street]:
-    async with open_rig(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, quota_requests_per_minute=0) as (kelpie, _), client_of(kelpie) as client:
         yield kelpie, client, [await move_in(client, f"treasure{letter}") for letter in ("one", "two")]
 
 

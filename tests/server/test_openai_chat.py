@@ -24,9 +24,9 @@ WEATHER: Any = {
 @pytest.fixture
 async def sdk(kelpie: Kelpie) -> AsyncIterator[openai.AsyncOpenAI]:
     async with client_of(kelpie, {}) as http:
-        yield openai.AsyncOpenAI(
-            api_key="none", base_url="http://127.0.0.1:8283/openai/v1", http_client=http, max_retries=0
-        )
+        inside: Any = http  # of another package than the SDK declares, and alike
+        url = "http://127.0.0.1:8283/openai/v1"
+        yield openai.AsyncOpenAI(api_key="none", base_url=url, http_client=inside, max_retries=0)
 
 
 @pytest.fixture
@@ -215,3 +215,24 @@ async def test_a_user_has_a_lasting_conversation_on_request(
         await sdk.chat.completions.create(model=agent, messages=[user(f"I am {name}")], user=name, extra_body=own)
     assert [text for _, text in seen(puppet)[-1]] == ["I am bob", "ok", "I am bob"]
     assert len(await threads(client, agent)) == 2
+
+
+async def test_a_response_format_holds_for_its_request_only(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema, "strict": True}}
+    puppet.script += [said('{"city": "Oslo"}'), said('{"city": "Rome"}')]
+    made = await sdk.chat.completions.create(model=agent, messages=[user("where?")], response_format=form)
+    assert made.choices[0].message.content == '{"city": "Oslo"}'
+    assert puppet.asked[0].options["response_format"]["json_schema"]["schema"] == schema
+    flat: Any = {"format": {"type": "json_schema", "name": "place", "schema": schema, "strict": True}}
+    answer = await sdk.responses.create(model=agent, input="where?", text=flat)
+    assert answer.output_text == '{"city": "Rome"}' and answer.text is not None
+    assert puppet.asked[1].options["response_format"]["json_schema"]["schema"] == schema
+    await sdk.chat.completions.create(model=agent, messages=[user("and now?")])
+    assert "response_format" not in puppet.asked[2].options
+    wrong: Any = {"type": "json_schema"}
+    with pytest.raises(openai.BadRequestError) as raised:
+        await sdk.chat.completions.create(model=agent, messages=[user("where?")], response_format=wrong)
+    assert raised.value.param == "response_format"

@@ -16,7 +16,7 @@ URL = "http://127.0.0.1:8283/openai/v1"
 HI: Any = [{"role": "user", "content": "hi"}]
 
 
-def sdk_of(http: httpx.AsyncClient, key: str = "none", url: str = URL) -> openai.AsyncOpenAI:
+def sdk_of(http: Any, key: str = "none", url: str = URL) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key=key, base_url=url, http_client=http, max_retries=0)
 
 
@@ -89,10 +89,13 @@ async def test_failures_of_the_provider_have_its_status(
     assert raised.value.code == "rate_limit_exceeded" and raised.value.response.headers["retry-after"] == "7"
     puppet.script.clear()
     puppet.script += [failure] * 8
+    assert (await client.get("/v1/conversations/", params={"agent_id": agent["id"]})).json() == []
     stream = await sdk.chat.completions.create(model=agent["id"], messages=HI, stream=True)
     with pytest.raises(openai.APIError, match="slow down"):
         async for _ in stream:
             pass
+    left = (await client.get("/v1/conversations/", params={"agent_id": agent["id"]})).json()
+    assert left == [], "nothing was said, so nothing is left"
 
 
 async def test_unknown_paths_have_the_shape_too(sdk: openai.AsyncOpenAI) -> None:

@@ -28,7 +28,7 @@ WEATHER: Any = {
 }
 
 
-def sdk_of(http: httpx.AsyncClient) -> openai.AsyncOpenAI:
+def sdk_of(http: Any) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key="none", base_url=URL, http_client=http, max_retries=0)
 
 
@@ -248,7 +248,8 @@ async def test_texts_are_embedded(
         assert [one[:2] for one in shown] == [[1.0, 0.5], [3.0, 0.5]] and made.model == model
         assert [one.index for one in made.data] == [0, 1] and made.usage.total_tokens == 2
     assert (await sdk.embeddings.create(model="embed", input="a")).data[0].embedding == [1.0, *[0.5] * 7]
-    for wrong in ({"input": []}, {"input": [1, 2]}, {"input": ""}, {"input": "a", "dimensions": 3}):
+    refused: Any = ({"input": []}, {"input": [1, 2]}, {"input": ""}, {"input": "a", "dimensions": 3})
+    for wrong in refused:
         with pytest.raises(openai.BadRequestError):
             await sdk.embeddings.create(model="embed", **wrong)
     with pytest.raises(openai.NotFoundError, match="fake/embed"):

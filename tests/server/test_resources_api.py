@@ -187,7 +187,7 @@ async def test_latest_is_v1(client: httpx.AsyncClient) -> None:
     assert [a["id"] for a in (await client.get("/latest/agents/", params={"limit": 1})).json()] == [made["id"]]
 
 
-@pytest.mark.parametrize("root", ["agents", "blocks", "tools", "runs", "steps", "models", "health"])
+@pytest.mark.parametrize("root", ["agents", "blocks", "tools", "runs", "steps", "health"])
 async def test_roots_without_their_slash_redirect(client: httpx.AsyncClient, root: str) -> None:
     answer = await client.get(f"/v1/{root}?limit=1")
     assert answer.status_code == 307

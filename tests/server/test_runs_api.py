@@ -173,9 +173,33 @@ async def test_what_went_over_the_wire(tmp_path: Path) -> None:
         assert (await kelpie.api(Caller()).runs.trace(StepId(whole))) is not None
 
 
-async def test_nothing_is_kept_of_the_wire_unless_asked_for(client: httpx.AsyncClient, puppet: Puppet) -> None:
-    agent = await make_agent(client)
-    puppet.script.append(wired("whole", b"{}", b"{}"))
+async def test_nothing_is_kept_of_the_wire_if_it_is_not_wanted(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, trace_steps=0) as (kelpie, puppet), client_of(kelpie) as client:
+        agent = await make_agent(client)
+        puppet.script.append(wired("whole", b"{}", b"{}"))
+        await sent(client, agent["id"])
+        (step,) = await ids_of(client, "/v1/steps/")
+        assert (await client.get(f"/v1/steps/{step}/trace")).json() is None
+        told = (await client.get(f"/v1/kelpie/steps/{step}/prompt")).json()
+        assert told["parts"] == [] and "KELPIE_TRACE_STEPS" in told["why_not"]
+
+
+async def test_runs_are_listed_by_state_cost_and_age(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await make_agent(client, name="counted")
+    puppet.script.append(wired("whole", b'{"messages": [{"role": "user", "content": "x"}]}', b"{}"))
     await sent(client, agent["id"])
+    (shown,) = (await client.get("/v1/kelpie/runs", params={"agent_id": agent["id"]})).json()
+    assert (shown["agent_name"], shown["status"], shown["step_count"]) == ("counted", "completed", 1)
+    assert (shown["stuck"], shown["recoveries"]) == (False, 0)
+    one = (await client.get(f"/v1/kelpie/runs/{shown['id']}")).json()
+    assert one["journal"][0]["kind"] == "open" and one["input"][0]["role"] == "user"
+    listed: dict[str, int] = {}
+    for state in ("active", "stuck", "recovered", "completed", "failed", "cancelled"):
+        listed[state] = len((await client.get("/v1/kelpie/runs", params={"state": state})).json())
+    assert listed == {"active": 0, "stuck": 0, "recovered": 0, "completed": 1, "failed": 0, "cancelled": 0}
+    dear = await client.get("/v1/kelpie/runs", params={"cost_usd_min": 1})
+    old = await client.get("/v1/kelpie/runs", params={"created_before": "2020-01-01T00:00:00Z"})
+    assert dear.json() == old.json() == []
     (step,) = await ids_of(client, "/v1/steps/")
-    assert (await client.get(f"/v1/steps/{step}/trace")).json() is None
+    prompt = (await client.get(f"/v1/kelpie/steps/{step}/prompt")).json()
+    assert [(part["kind"], part["text"]) for part in prompt["parts"]] == [("user", "x")] and prompt["why_not"] is None

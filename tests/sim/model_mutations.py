@@ -183,10 +183,10 @@ _SHOWN = "the API shows what was done"
 
 # As in tests/sim/mutations.py.
 MODELLED = (
-    Mutation(the_oldest_kept_version_cannot_be_read, _MEMORY, 0, 8),
+    Mutation(the_oldest_kept_version_cannot_be_read, _MEMORY, 1, 8),
     Mutation(an_entry_is_there_after_its_end, _MEMORY, 5, 20, "gone from its end on"),
-    Mutation(working_memory_takes_one_entry_too_many, _MEMORY, 1, 20, "a wrong request is refused"),
-    Mutation(a_checkpoint_of_another_agent_is_restored, _MEMORY, 4, 20, "sound request|wrong request"),
+    Mutation(working_memory_takes_one_entry_too_many, _MEMORY, 2, 20, "a wrong request is refused"),
+    Mutation(a_checkpoint_of_another_agent_is_restored, _MEMORY, 0, 20, "sound request|wrong request"),
     Mutation(a_run_of_another_organization_can_be_read, _TURNS, 0, 8, "what is another's does not exist"),
     Mutation(a_page_of_messages_ends_one_too_early, _TURNS, 0, 8, "the pages of a list are the list"),
     Mutation(an_emptied_conversation_lacks_its_instructions, _TURNS, 9, 60, "does not begin with the instructions"),

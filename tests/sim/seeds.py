@@ -275,6 +275,9 @@ FOUND = (
     ),
     Found("mcp-tokens-that-end", 1, "a renewed token that could not be stored was lost"),
     Found(
+        "file-uploads", 17, "agents were told of a new file only after the pause that follows a piece of a long write"
+    ),
+    Found(
         "lanes-of-one-agent",
         803677,
         "thoughts in tool calls were switched during a step: the history in memory kept the form of before, in which "

@@ -60,6 +60,7 @@ MEMORY = (
     "web-searches-at-once",
     "mcp-clients-and-power-cuts",
     "mcp-servers-that-break",
+    "mcp-programs-of-two-organizations",
     "mcp-tasks-and-restarts",
     "mcp-questions-and-crashes",
     "mcp-tools-that-change",

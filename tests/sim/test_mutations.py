@@ -14,8 +14,9 @@ from tests.sim.mcp_mutations import MCP_MUTATIONS
 from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
+from tests.sim.unseen_mutations import UNSEEN
 
-PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS)
+PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *UNSEEN)
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:

@@ -131,8 +131,9 @@ def test_a_damaged_system_message_is_lost_and_not_shown(tx: Tx) -> None:
 def everything(tx: Tx) -> dict[str, list[Any]]:
     """All rows of the tables that the revision touches."""
     names = ("agents", "messages", "agent_tags", "agent_head", "agent_tools", "agent_blocks", "context")
-    names += ("organization_usage", "block_history")
-    return {name: sorted(map(repr, tx.execute(text(f"SELECT * FROM {name}")).all())) for name in names}
+    columns = dict.fromkeys((*names, "block_history"), "*")
+    columns["organization_usage"] = "organization_id, agents, messages, bytes"  # a later revision adds others
+    return {name: sorted(map(repr, tx.execute(text(f"SELECT {of} FROM {name}")).all())) for name, of in columns.items()}
 
 
 def test_an_upgrade_and_the_way_back_keep_every_row() -> None:

@@ -16,7 +16,7 @@ from kelpie.llm.routing.models import Models
 from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
 from kelpie.storage.agents import agents
-from kelpie.tools.builtin import BUILTINS, COMING
+from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.builtin.schemas import Schema
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.tools.registry import writes as tool_writes
@@ -253,8 +253,7 @@ async def test_the_code_of_a_builtin_is_not_the_callers(tools: Tools) -> None:
 def test_transactional_finds_builtins_only() -> None:
     for name, builtin in BUILTINS.items():
         assert transactional(name) is builtin.run
-    for name in ("square", *COMING):
-        assert transactional(name) is None
+    assert transactional("square") is None
 
 
 # Facts of the wire that clients and stored agents rely on: parameter names, their types, and which are required (*).
@@ -325,6 +324,13 @@ SIGNATURES = {
         "search_depth:string",
     ),
     "fetch_webpage": ("letta_builtin", True, "url*:string"),
+    "open_files": ("letta_files_core", False, "file_requests*:array close_all_others:boolean"),
+    "grep_files": (
+        "letta_files_core",
+        True,
+        "pattern*:string include:string context_lines:integer offset:integer",
+    ),
+    "semantic_search_files": ("letta_files_core", True, "query*:string limit:integer"),
     "working_memory_set": (
         "letta_core",
         False,

@@ -192,6 +192,14 @@ def demo(context: typer.Context, url: Url = None) -> None:
     raise typer.Exit(demo.demo(client(url), {**given, "url": url or given.get("url")}))
 
 
+@kelpie.command("open", epilog=examples("open", "open demo"))
+def open_dashboard(agent: MaybeAgent = None, url: Url = None) -> None:
+    """Open the dashboard in the web browser and print its address. With an agent, open the chat with it."""
+    from kelpie.cli.commands import dashboard
+
+    raise typer.Exit(dashboard.open_dashboard(client(url), agent))
+
+
 @kelpie.command(epilog=examples("doctor", "doctor -v", "doctor --isolation"))
 def doctor(
     isolation: Annotated[

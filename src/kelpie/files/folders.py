@@ -65,8 +65,9 @@ class Folders:
     # --- folders ---------------------------------------------------------------------------------------------------
 
     async def create(self, new: NewFolder) -> Folder:
-        """Makes a folder. Raises InvalidInput, Conflict for a name that is used, and ModelError."""
-        embedding = await self._embedding(new.embedding)
+        """Makes a folder; without a model of its own it gets the server's. Raises InvalidInput, Conflict for a name
+        that is used, and ModelError."""
+        embedding = await self._embedding(new.embedding) or await self._embeddings.default()
         now = self._world.clock.now()
         folder = Folder(
             id=self._world.ids.new(FolderId),
@@ -206,7 +207,7 @@ class Folders:
         folder = folders.get(tx, self._organization, file.folder_id)
         if found is not None and handling is DuplicateHandling.skip:
             return found, folder, ()
-        if found is not None and handling is DuplicateHandling.replace:
+        if found is not None and handling is DuplicateHandling.replacing:
             old = files.named(tx, file.folder_id, file.name) or found
             touched = removal.delete_file(tx, self._organization, old.id, None, self._piece_size.rows)
         name = free_name(file.name, files.names_taken(tx, file.folder_id, file.name))

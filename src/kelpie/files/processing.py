@@ -5,6 +5,7 @@ when all of it is indexed: one small transaction completes it. Organizations, an
 large file keeps another waiting for longer than a step takes.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,7 @@ from kelpie.storage.archives import embedding_models
 from kelpie.storage.files import files, opening, passages
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
-from kelpie.world.long_writes import write_piece
+from kelpie.world.long_writes import PAUSE_S_MAX, write_piece
 from kelpie.world.world import World
 
 ATTEMPTS_MAX = 5  # to read a file whose reading was cut off
@@ -196,7 +197,9 @@ class FileProcessing:
         database, rows = self._world.database, self._piece_size.rows
         while await database.read(opening.is_needed):
             now = self._world.clock.now()
-            self._reload_agents(await write_piece(database, partial(opening.resume, rows=rows, now=now)))
+            # Agents are told before any pause: a model call that begins after the commit must not use older data.
+            self._reload_agents(await database.transact(partial(opening.resume, rows=rows, now=now)))
+            await asyncio.sleep(PAUSE_S_MAX)
 
     async def _index_piece(self, file_id: FileId) -> bool:
         """Indexes some passages, and completes the file with the last; False when nothing is left to do."""
@@ -229,7 +232,7 @@ class FileProcessing:
             files.change(tx, file_id, {**values, "status": status.value}, now)
             return opening.begin(tx, there, self._piece_size.rows, now) if is_last else ()
 
-        self._reload_agents(await write_piece(database, write))
+        self._reload_agents(await (database.transact(write) if is_last else write_piece(database, write)))
         if is_last:
             _log.info("file_processed", "File is processed", file_id=file_id, passages=file.passages)
         return not is_last

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from kelpie.core.time import Micros
 from kelpie.observe.library_logs import LibraryLogHandler
 from kelpie.observe.log_lines import as_json, as_text, scrub
+from kelpie.observe.recent_lines import RecentLines
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -90,7 +91,10 @@ def _log(method: str, component: str, code: str, event: str, facts: Mapping[str,
     lines = _lines
     if LEVELS.get(method, logging.ERROR) >= lines.threshold:
         told = {**_facts.get(), **facts, "component": component, "code": code, "event": event}
-        lines.output.line(lines.format(None, method, lines.scrub(None, method, told)))
+        scrubbed = lines.scrub(None, method, told)
+        text = lines.format(None, method, scrubbed)
+        lines.output.line(text)
+        recent.add(str(scrubbed["level"]), text if lines.format is as_json else as_json(None, method, scrubbed))
 
 
 # The sink has just failed, so this line is written beside the logger.
@@ -126,4 +130,5 @@ class _Lines:
     format: Callable[[Any, str, MutableMapping[str, Any]], str]
 
 
+recent = RecentLines()  # of this process
 _lines = _Lines(logging.WARNING, _Output(None), scrub(None), as_json)  # before `configure`: warnings to stderr

@@ -82,11 +82,8 @@ def _dated(
     least = sorted(totals.values(), reverse=True)[: wanted.limit][-1] - ranking.DATE
     ids = {number: there[number][0] for number, total in totals.items() if total >= least}
     times = wanted.times(lookup.tx, list(ids.values()))
-    return {
-        number: max(mention.nearness(*times[item_id]) for mention in wanted.mentions)
-        for number, item_id in ids.items()
-        if item_id in times
-    }
+    near = {at: max(mention.nearness(*at) for mention in wanted.mentions) for at in set(times.values())}
+    return {number: near[times[item_id]] for number, item_id in ids.items() if item_id in times}
 
 
 def _reasons(words: float, meaning: float, added: float, dated: float) -> tuple[MatchReason, ...]:

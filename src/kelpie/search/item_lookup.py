@@ -4,16 +4,17 @@ The scope is a condition in SQL, as are all other conditions, and both are check
 it was found.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Executable, Select, Text, bindparam, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func, literal_column, select
 
 from kelpie.core.errors import InvariantBroken
 from kelpie.search.tables import search_items
+from kelpie.world.statements import Prepared
 
 ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
 
@@ -59,7 +60,7 @@ class Lookup:
         self.scopes = only.scopes if scope is None and only is not None else None
         of_scope = {} if scope is None else {"the_scope": scope}
         self.bound: dict[str, Any] = {"the_kind": kind, **of_scope, **(only.parameters if only else {})}
-        self._statement = _found(self.scopes, only.condition if only else None)
+        self._found = _found(self.scopes, only.condition if only else None)
         self._known: dict[int, There | None] = {}
         self._also: list[int] = []
 
@@ -80,16 +81,19 @@ class Lookup:
     def _look_up(self, numbers: Sequence[int]) -> None:
         for start in range(0, len(numbers), _CHUNK):
             asked = {**self.bound, "numbers": str(numbers[start : start + _CHUNK])}
-            found, *columns = map(orjson.loads, self.tx.execute(self._statement, asked).one())
+            found, *columns = map(orjson.loads, self._found(self.tx, asked))
             self._known |= zip(found, zip(*columns, strict=True), strict=True)
 
 
 @lru_cache(maxsize=256)
-def _found(scopes: Select[Any] | None, condition: ColumnElement[bool] | None) -> Executable:
+def _found(scopes: Select[Any] | None, condition: ColumnElement[bool] | None) -> Callable[..., Sequence[str]]:
     # The result is one row: for each further row, concurrent turns would wait for the interpreter once more.
     # Rows are looked up by their numbers: no index of all items of a scope may tempt the planner.
     of_kind, of_scope = _I.kind.concat("") == bindparam("the_kind"), inside(_I.scope.concat(""), scopes)
     found = select(*(func.json_group_array(each) for each in (_I.id, _I.item_id, _I.checksum))).where(
         _I.id.in_(listed("numbers")), of_kind, of_scope
     )
-    return found if condition is None else found.where(condition)
+    if condition is None and scopes is None:
+        return Prepared(found).first
+    whole = found if condition is None else found.where(condition)  # it may have lists of parameters
+    return lambda tx, asked: tx.execute(whole, asked).one()

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import orjson
 from sqlalchemy import Connection
 
+from kelpie.world.database import run_sql
+
 Pair = tuple[int, int]  # the numbers of two items of which the second comes right after the first
 
 # One row, because for each further row concurrent turns would wait for the interpreter once more. The index of threads
@@ -29,6 +31,6 @@ def pairs(tx: Connection, numbers: Sequence[int]) -> list[Pair]:
     """All pairs of neighbours in which one of these items stands, each once."""
     if not numbers:
         return []
-    items, before, after = map(orjson.loads, tx.exec_driver_sql(_PAIRS, (str(list(numbers)),)).one())
+    items, before, after = map(orjson.loads, run_sql(tx, _PAIRS, (str(list(numbers)),)).fetchall()[0])
     found = [*zip(before, items, strict=True), *zip(items, after, strict=True)]
     return list(dict.fromkeys((first, second) for first, second in found if first is not None and second is not None))

@@ -20,6 +20,7 @@ from kelpie.core.errors import StorageError
 from kelpie.observe import logs
 from kelpie.search.queries import Near
 from kelpie.search.vector_rows import Vector
+from kelpie.world.statements import Prepared
 
 Rows = NDArray[np.float32]
 SURE_MAX = 40  # of the nearest: each is checked by itself as well
@@ -47,10 +48,12 @@ class Candidates:
     def __init__(self, each: Select[Any, Any, Any] | TextualSelect) -> None:
         found = each.subquery().c
         self._each = each
-        self._together = select(
-            func.json_group_array(found.item),
-            func.json_group_array(found.checksum),
-            cast(func.group_concat(found.vector, ""), LargeBinary),
+        self._together = Prepared(
+            select(
+                func.json_group_array(found.item),
+                func.json_group_array(found.checksum),
+                cast(func.group_concat(found.vector, ""), LargeBinary),
+            )
         )
 
     def nearest(
@@ -58,7 +61,7 @@ class Candidates:
     ) -> list[Near] | None:
         """The items whose vectors are nearest, or all, best first; of equals, the one that is read first. None when
         there are more than `most`."""
-        listed, checked, joined = tx.execute(self._together, bound).one()
+        listed, checked, joined = self._together.first(tx, bound)
         items, checksums = orjson.loads(listed), orjson.loads(checked)
         if most is not None and len(items) > most:
             return None

@@ -23,22 +23,20 @@ from kelpie.server.kelpie import (
     approvals,
     block_history,
     checkpoints,
-    data,
-    encryption,
     facts,
     ids,
     keys,
     permissions,
     projects,
     prompts,
-    sandbox,
     spending,
-    usage,
     working_memory,
 )
 from kelpie.server.kelpie import mcp as mcp_connections
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.kelpie import runs as run_records
+from kelpie.server.kelpie.operations import data, encryption, health, sandbox, usage
+from kelpie.server.kelpie.operations import logs as recent_logs
 from kelpie.server.kelpie.triggers import hooks, schedules
 from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
 from kelpie.server.letta.agent_files import routes as agent_files
@@ -169,11 +167,15 @@ _ROUTERS = (
     run_records.router,
     keys.router,
     spending.router,
+    spending.sum_router,
+    spending.budget_router,
     facts.router,
     permissions.router,
     encryption.router,
     permissions.registry,
     sandbox.router,
+    health.router,
+    recent_logs.router,
     usage.router,
     usage.quota_router,
     mcp.router,
@@ -196,6 +198,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.state.models_configured = lambda: kelpie.runtime.models.configured
     pages.register(app)
+    app.state.dashboard = kelpie.settings.dashboard
     if kelpie.settings.dashboard:
         app.state.sessions = Sessions(kelpie.world, kelpie.runtime.authenticator)
         dashboard.register(app)

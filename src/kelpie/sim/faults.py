@@ -97,7 +97,10 @@ _JOURNAL = tuple(f"journal.{kind}" for kind in _KINDS)
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
 _MCP = ("network.mcp",)  # packets of MCP servers and of their authorization servers
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
-    Fault.storage_write_fail: (*_JOURNAL, *_TOLD, "stream.previews", "stream.previews.told"),
+    Fault.storage_write_fail: (
+        *(*_JOURNAL, *_TOLD, "stream.previews", "stream.previews.told"),
+        *("callbacks.record", "callbacks.record.told"),  # of what became of a callback that was sent
+    ),
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
     Fault.storage_latency: (  # between one read or write and its answer, which is old by then
         "database.acknowledge",

@@ -8,6 +8,7 @@ from kelpie.world.cells.port import Cells
 from kelpie.world.clock import Clock
 from kelpie.world.database import Database
 from kelpie.world.embedding.port import Embedder
+from kelpie.world.files.disk_space import DiskSpace
 from kelpie.world.files.uploads import DirectoryUploads, Uploads
 from kelpie.world.files.workspaces import Workspaces
 from kelpie.world.http.port import Http
@@ -20,6 +21,10 @@ from kelpie.world.workers.processes import ProcessWorkers
 
 def _never() -> bool:
     return False
+
+
+def _unknown() -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +42,5 @@ class World:
     workspaces: Workspaces | None = None  # None: agents have no files of their own
     memory_bytes: int = 16 * 1024**3  # of this machine
     lacks_files: Callable[[], bool] = _never  # True if no further file can be opened
+    disk_space: Callable[[], DiskSpace | None] = _unknown  # where the data is
     keyring: Keyring = field(default_factory=Keyring)  # without a key no secret can be stored

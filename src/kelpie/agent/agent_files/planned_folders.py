@@ -20,7 +20,6 @@ from kelpie.world.files.uploads import Uploads
 from kelpie.world.ids import Ids
 
 PIECE_CHARS = 256 * 1024
-NAMES_MAX = 1_000  # that are tried for a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +143,7 @@ def write(tx: Tx, organization: OrganizationId, planned: Sequence[PlannedFolder]
 
 def _free(tx: Tx, organization: OrganizationId, name: str) -> str:
     taken: set[str] = set()
-    while len(taken) < NAMES_MAX:
-        wanted = free_name(name, taken)
-        if folders.by_name(tx, organization, wanted) is None:
-            return wanted
+    while folders.by_name(tx, organization, wanted := free_name(name, taken)) is not None:
         taken.add(wanted)
     return wanted
 

@@ -6,7 +6,9 @@ answer or changes an earlier message, a copy of the conversation up to there goe
 input of a new conversation. So no conversation ever holds what its client does not show, and none is answered twice.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +20,9 @@ from kelpie.core.conversations.client_histories import ClientMessage, ClientTurn
 from kelpie.core.conversations.conversations import NewConversation
 from kelpie.core.conversations.messages import Message, NewMessage, Part, Role, Text, ToolReturn
 from kelpie.core.conversations.runs import Run
-from kelpie.core.errors import InvalidInput, NotFound, PendingApproval
+from kelpie.core.errors import AgentStopped, InvalidInput, NotFound, PendingApproval
 from kelpie.core.ids import AgentId, ConversationId
-from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
 from kelpie.storage.conversations import approvals, client_turns, conversations, messages
 from kelpie.storage.runs import unfinished
 from kelpie.storage.runs.input import RunInput
@@ -28,6 +30,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 TITLE_CHARS = 80
+PIECE_CHARS = 256 * 1024  # of a history that are hashed in one go
 ANCHOR = -1  # `known` of a row that names the lasting conversation of a user
 
 
@@ -58,6 +61,7 @@ class PlacedTurn:
     messages: tuple[NewMessage, ...]
     answers: tuple[ToolReturn, ...]
     partial: bool = False  # whether other calls wait for a person meanwhile
+    made: bool = False  # whether its conversation was made for it, and goes with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +87,16 @@ class ClientHistories:
     async def place(self, agent_id: AgentId, request: ClientRequest) -> PlacedTurn:
         """Stores a turn with the conversation that it belongs to, which may be a new one.
 
-        Raises NotFound, InvalidInput, PendingApproval, StorageError.
+        Raises NotFound, InvalidInput, AgentStopped, PendingApproval, StorageError.
         """
         said = request.messages
         if not said or said[-1].role == "assistant":
             raise InvalidInput("messages", "the last message must be one of the user, or the result of a tool")
-        await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))
+        agent = await self._world.database.read(lambda tx: agents.owned(tx, self._organization, agent_id))
+        if agent.stopped:
+            raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
         start, parent = await self._start(agent_id, request)
-        prints = chain(start, said)
+        prints = await _fingerprints(start, said)
         new = ClientTurn(
             id=self._world.ids.uuid(),
             agent_id=agent_id,
@@ -101,7 +107,7 @@ class ClientHistories:
             idempotency_key=request.idempotency_key,
         )
         if (request.retried or request.idempotency_key) and (
-            same := await self._world.database.read(lambda tx: _repeated(tx, new, request))
+            same := await self._world.database.transact(lambda tx: _repeated(tx, new, request))
         ):
             return _placed(same, request)
         if request.own or request.conversation is not None:
@@ -124,7 +130,14 @@ class ClientHistories:
             return placed
         title = said[0].text.strip()[:TITLE_CHARS] or None
         opened = await self._conversations.create(agent_id, NewConversation(summary=title))
-        return await self._store(replace(new, conversation=opened.id), request)
+        return replace(await self._store(replace(new, conversation=opened.id), request), made=request.stored is None)
+
+    async def withdraw(self, placed: PlacedTurn) -> None:
+        """Deletes the conversation that was made for a turn in which nothing was said. Raises StorageError."""
+        turn_id = placed.turn.id
+        if placed.made and await self._world.database.transact(lambda tx: client_turns.withdraw(tx, turn_id)):
+            with suppress(NotFound):
+                await self._conversations.delete(ConversationId(placed.turn.conversation))
 
     # --- turns that a client reads again ----------------------------------------------------------------------------
 
@@ -133,9 +146,9 @@ class ClientHistories:
 
         def read(tx: Tx) -> StoredTurn:
             found = client_turns.find(tx, self._organization, turn_id)
-            if found is None or found[1] is None:
+            turn, request = found if found is not None else (None, None)
+            if turn is None or request is None:
                 raise NotFound("Response", turn_id)
-            turn, request = found
             run = lookup.run_of(tx, turn)
             if run is None:
                 return StoredTurn(turn, request)
@@ -230,7 +243,7 @@ class ClientHistories:
             made = await self._conversations.fork(origin, up_to=before.last)
         except NotFound:  # deleted, or summarized since
             return None
-        return await self._store(replace(new, conversation=made.id), request)
+        return replace(await self._store(replace(new, conversation=made.id), request), made=request.stored is None)
 
     async def _store(self, turn: ClientTurn, request: ClientRequest) -> PlacedTurn:
         """Raises NotFound for a conversation of another agent."""
@@ -270,12 +283,25 @@ class ClientHistories:
         return kept
 
 
+async def _fingerprints(start: str, said: Sequence[ClientMessage]) -> list[str]:
+    """The fingerprints of the history after each of its messages; others get a turn between pieces of a long one."""
+    found, waiting = [start], 0
+    for message in said:
+        found.append(chain(found[-1], (message,))[-1])
+        waiting += len(message.text)
+        if waiting > PIECE_CHARS:
+            await asyncio.sleep(0)
+            waiting = 0
+    return found
+
+
 def _repeated(tx: Tx, new: ClientTurn, request: ClientRequest) -> ClientTurn | None:
     """The turn that the client has sent before."""
     for turn in lookup.find_turns(tx, new, [new.fingerprint]):
         if turn.known == ANCHOR or (turn.conversation and not conversations.is_live(tx, turn.conversation)):
             continue
         if turn.idempotency_key == request.idempotency_key and not lookup.failed_halfway(tx, turn):
+            client_turns.repeat(tx, turn.id)
             return turn
     return None
 

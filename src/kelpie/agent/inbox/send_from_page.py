@@ -17,6 +17,7 @@ def check_page(send: SendRequest, max_steps: int) -> None:
     more = {
         "override_system": override is not None and override.system is not None,
         "instructions": override is not None and override.instructions is not None,
+        "response_format": override is not None and override.response_format is not None,
         "override_model": send.override_model is not None or (override is not None and override.model is not None),
         "client_skills": override is not None and bool(override.skills),
         "client_tools": bool(send.client_tools),

@@ -55,6 +55,15 @@ class PromptFrame:
     weight: int  # of instructions and tools, in bytes
 
 
+def _overridden(agent: Agent, override: TurnOverrides) -> Agent:
+    """The agent with the model and the response format of one turn."""
+    model, form = override.model or agent.model, override.response_format
+    if form is None:
+        return replace(agent, model=model)
+    settings = {name: value for name, value in model.settings.items() if name != "response_format"}
+    return replace(agent, model=replace(model, settings=settings), response_format=form)
+
+
 @dataclass(slots=True, eq=False)
 class LiveConversation:
     """One conversation in memory. `stale` is set when something changed outside its turn."""
@@ -98,12 +107,12 @@ class LiveConversation:
     @property
     def agent(self) -> Agent:
         """The agent with the settings of the conversation and of the turn."""
-        own, model = self.loaded.conversation, self.override.model if self.override else None
-        if own is None and model is None:
+        own, override = self.loaded.conversation, self.override
+        if own is None and (override is None or (override.model is None and override.response_format is None)):
             return self.loaded.agent
         if self._agent is None or self._agent[0] is not self.loaded:
             agent = self.loaded.agent if own is None else self.choose(self.loaded.agent, own)
-            self._agent = (self.loaded, agent if model is None else replace(agent, model=model))
+            self._agent = (self.loaded, agent if override is None else _overridden(agent, override))
         return self._agent[1]
 
     @contextmanager

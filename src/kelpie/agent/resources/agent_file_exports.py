@@ -6,12 +6,12 @@ The messages are never all in memory as values: each page is written before the 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.agents.agent import EVERYTHING
+from kelpie.core.agents.agent import EVERYTHING, AgentView
 from kelpie.core.agents.agent_file import Exported, ExportedAgent, ExportedFolder, FileWriter
 from kelpie.core.conversations.conversations import ThreadQuery
 from kelpie.core.conversations.messages import Message, MessageQuery
 from kelpie.core.errors import Conflict, Damaged, NotFound
-from kelpie.core.files.files import full_name
+from kelpie.core.files.files import FileView, full_name
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, MessageId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.mcp_servers import McpServer
@@ -115,7 +115,7 @@ class AgentFileExports:
             view.tools,
             contexts.ids(tx, agent_id, lane),
             kept_parts.read(tx, agent_id),
-            tuple(views.with_text(tx, view.agent, each) for each in views.every(tx, agent_id, None)),
+            tuple(views.with_text(tx, view.agent, each) for each in _files_of(tx, view)),
         )
 
     def _servers(self, tx: Tx, wanted: Collection[str]) -> tuple[McpServer, ...]:
@@ -130,6 +130,10 @@ class AgentFileExports:
                 f"The agent file has more than {self._settings.upload_bytes_max} bytes, so it could not be imported. "
                 "Raise KELPIE_UPLOAD_BYTES_MAX, or export without messages (scrub_messages)."
             )
+
+
+def _files_of(tx: Tx, view: AgentView) -> list[FileView]:
+    return views.every(tx, view.agent.id, None) if view.folders else []
 
 
 def _whole(message: Message) -> Message:

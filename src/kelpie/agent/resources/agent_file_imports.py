@@ -218,7 +218,8 @@ class AgentFileImports:
             handle: await self._embedding(handle, replace(options, embedding=None), None, [])
             for handle in sorted(each for each in wanted if each is not None)
         }
-        return lambda handle: None if handle is None else found[handle]
+        default = self._settings.default_embedding or await self._models.own_embedding()
+        return lambda handle: default if handle is None else found[handle]
 
     async def _model(
         self, new: NewAgent, in_file: str | None, number: int, options: ImportOptions, notes: list[str]

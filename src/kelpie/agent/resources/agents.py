@@ -50,7 +50,7 @@ from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.conversations import fact_progress
 from kelpie.storage.encryption.sealing import Sealing
-from kelpie.storage.files import attachments, folders
+from kelpie.storage.files import attachments, folders, views
 from kelpie.storage.files.attachments import FILE_TOOLS
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.tools import tools
@@ -137,7 +137,8 @@ class Agents:
                 fact_progress.follow(tx, agent_id, agent.facts)
             group = companions.create(tx, agent, hung, companion) if companion else None
             ids_of = tuple(row.id for row in first)
-            return AgentView(agent, ids_of, hung, attached, secrets, linked, folders_of, group)
+            seen = views.shown(tx, agent) if folders_of else ()
+            return AgentView(agent, ids_of, hung, attached, secrets, linked, folders_of, group, files=seen)
 
         return self.with_status(await self._world.database.transact(write))
 

@@ -20,6 +20,7 @@ from kelpie.core.conversations.messages import Message, NewMessage, Role, Text, 
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.settings.settings import Settings
+from kelpie.llm.openai.chat_request import encode_request
 from kelpie.llm.provider.completion import complete
 from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, ToolSchema
 from kelpie.llm.routing.models import Models
@@ -58,6 +59,24 @@ class ModelPreviews:
 
         Raises NotFound, InvalidInput, ModelError.
         """
+        handle, request = await self._request(thread, said, deltas=deltas)
+        return await self._models.payload(handle, request)
+
+    async def prompt(self, thread: AgentId | ConversationId) -> InspectedPrompt | None:
+        """The parts of the prompt that the next step of a thread would have. Raises NotFound, ModelError.
+
+        A model that runs inside the server is sent nothing; its prompt is shown in the format of most others.
+        """
+        handle, request = await self._request(thread, ())
+        try:
+            body = await self._models.payload(handle, request)
+        except InvalidInput:
+            body = encode_request(request)
+        return inspect_prompt(body)
+
+    async def _request(
+        self, thread: AgentId | ConversationId, said: Sequence[NewMessage], *, deltas: bool = False
+    ) -> tuple[str, Request]:
         now = self._world.clock.now()
         await self._models.load()
 
@@ -74,11 +93,7 @@ class ModelPreviews:
         handle = agent.model.handle
         model = handle.partition("/")[2]
         request = request_for(frame, frame.tools, model, entries, lane.allowed_tools(frame, ()), deltas=deltas)
-        return await self._models.payload(handle, request)
-
-    async def prompt(self, thread: AgentId | ConversationId) -> InspectedPrompt | None:
-        """The parts of the prompt that the next step of a thread would have. Raises NotFound, ModelError."""
-        return inspect_prompt(await self.payload(thread, ()))
+        return handle, request
 
     def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> LiveConversation:
         """The agent as it is seen in the thread."""

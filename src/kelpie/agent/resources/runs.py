@@ -16,7 +16,7 @@ from kelpie.core.time import Micros
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import messages
-from kelpie.storage.runs import journal_keys, runs, steps, tool_calls, traces, unfinished
+from kelpie.storage.runs import backlog, journal_keys, runs, steps, tool_calls, traces, unfinished
 from kelpie.world.database import Database, Tx
 
 JOURNAL_MAX = 1000  # commits of one run that are shown
@@ -208,6 +208,11 @@ class Runs:
             runs.remove(tx, run_id)
 
         await self._database.transact(write)
+
+    async def backlog(self, *, everywhere: bool = False) -> list[backlog.Backlog]:
+        """Runs that wait or are under way, by state; `everywhere`: of all organizations."""
+        organization = None if everywhere else self._organization
+        return await self._database.read(lambda tx: backlog.backlog(tx, organization))
 
     async def page(self, query: RunQuery) -> list[Run]:
         return await self._database.read(lambda tx: runs.select_runs(tx, self._organization, query))

@@ -41,6 +41,9 @@ def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = Fa
     python_import = "import os\n  " if asks else ""
     port = f" --port {os.environ[_PORT]}" if os.environ.get(_PORT) else ""  # set for this command, not for the next
     return f"""
+Open the dashboard in a browser:
+  {url}/
+
 Chat with the agent {agent["name"]} ({agent_id}) in this terminal:
   {kelpie} chat {agent["name"]}
 

@@ -11,6 +11,7 @@ from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.agents.groups import Group
 from kelpie.core.conversations.messages import Message, NewMessage
 from kelpie.core.conversations.runs import StopReason
+from kelpie.core.files.files import FileView
 from kelpie.core.files.folders import Folder
 from kelpie.core.ids import (
     DEFAULT_ORGANIZATION,
@@ -164,6 +165,7 @@ class AgentView:
     pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for an answer
     status: ActivationStatus = ActivationStatus(ActivationState.unloaded)
     paused_until: Micros | None = None  # None when it is not paused now
+    files: tuple[FileView, ...] = ()  # of its folders, with the text of the open ones; only if one agent was asked for
 
 
 @dataclass(frozen=True, slots=True)

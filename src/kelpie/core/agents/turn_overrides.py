@@ -2,7 +2,9 @@
 persists.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kelpie.core.agents.agent import ModelChoice
 
@@ -18,10 +20,11 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class TurnOverrides:
-    """Another model, another system prompt used verbatim, skills that are named in the prompt, and instructions of the
-    client that follow it."""
+    """Another model, another system prompt used verbatim, skills that are named in the prompt, instructions of the
+    client that follow it, and the format of the answer."""
 
     model: ModelChoice | None = None
     system: str | None = None
     skills: tuple[Skill, ...] = ()
     instructions: str | None = None
+    response_format: Mapping[str, Any] | None = None

@@ -63,7 +63,12 @@ class Mention:
     def nearness(self, first: Micros, last: Micros) -> float:
         """How near a time is: 1 if it touches a span, falling to 0 with the distance from it, because people write
         about a day a few days later."""
-        return max((_nearness(span, first, last) for span in self.spans), default=0.0)
+        nearest = 0.0
+        for span in self.spans:
+            if first <= span.last and last >= span.first:
+                return 1.0
+            nearest = max(nearest, _nearness(span, first, last))
+        return nearest
 
 
 def _nearness(span: Span, first: Micros, last: Micros) -> float:

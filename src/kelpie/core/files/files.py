@@ -32,7 +32,7 @@ class DuplicateHandling(StrEnum):
     skip = "skip"
     error = "error"
     suffix = "suffix"
-    replace = "replace"
+    replacing = "replace"  # a text has a method of that name
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ requested words; unsealed items, of which there are few, are scanned (`unsealed_
 item still exists and whose it is. A row that does not match its checksum is logged and left out.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Executable, Select, bindparam, select, text
+from sqlalchemy import Connection, Select, bindparam, select, text
 
 from kelpie.observe import logs
 from kelpie.search.cache import SizedCache
@@ -28,6 +28,7 @@ from kelpie.search.text.segments import Members
 from kelpie.search.text.unsealed_items import HELD_BYTES_MAX as UNSEALED_BYTES_MAX
 from kelpie.search.text.unsealed_items import CachedUnsealedItems
 from kelpie.world.database import remembered
+from kelpie.world.statements import Prepared
 
 ENOUGH, SCORED_MAX = 500, 5_000  # items that the rarer words of a query bring: at least, and then not more than
 K1, B = 0.9, 0.4  # how soon a repeated word stops to count, and how much a long text counts less (decision 0016)
@@ -100,14 +101,15 @@ class ScoredItems:
 
 
 @lru_cache(maxsize=64)
-def _segments(scopes: Select[Any] | None) -> Executable:
-    found = select(_S.id, _S.size, _S.bits, _S.checksum)
-    return found.where(_S.kind == bindparam("the_kind"), inside(_S.scope, scopes)).order_by(_S.id)
+def _segments(scopes: Select[Any] | None) -> Callable[..., Sequence[Any]]:
+    of_scopes = (_S.kind == bindparam("the_kind")) & inside(_S.scope, scopes)
+    found = select(_S.id, _S.size, _S.bits, _S.checksum).where(of_scopes).order_by(_S.id)
+    return Prepared(found).rows if scopes is None else lambda tx, bound: tx.execute(found, bound).all()
 
 
 def parts(tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any], words: Sequence[int]) -> list[Part]:
     """The parts of `the_scope`, or of the scopes that a statement gives."""
-    found = _sealed(tx, tx.execute(_segments(scopes), bound).all(), words)
+    found = _sealed(tx, _segments(scopes)(tx, bound), words)
     loose = remembered(tx, TextIndexCache).unsealed.of(tx, scopes, bound)
     if loose is not None:
         found.append(_part(loose.members, loose.holding(words)))

@@ -5,7 +5,7 @@ same snapshot without reading their words, so a difference shows that there is m
 are read if that explains it. A text that does not match its checksum is logged and counts as empty.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import itemgetter
@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Executable, Select, bindparam, func, select, true
+from sqlalchemy import Connection, Select, bindparam, func, select, true
 
 from kelpie.observe import logs
 from kelpie.search.cache import SizedCache
@@ -22,6 +22,7 @@ from kelpie.search.item_lookup import inside
 from kelpie.search.tables import search_items
 from kelpie.search.text.postings import NOBODY, OFTEN, PostingList, SparsePostings, UnionPostings
 from kelpie.search.text.segments import Members, Words
+from kelpie.world.statements import Prepared
 
 HELD_BYTES_MAX = 32 * 1024 * 1024
 AT_ONCE_MAX = 1_000_000  # comparisons of words: for more, to go word by word takes less memory and time
@@ -120,14 +121,15 @@ def decoded(rows: Sequence[tuple[int, bytes, int]]) -> UnsealedItems:
 
 
 @lru_cache(maxsize=64)
-def _sums(scopes: Select[Any] | None) -> Executable:
+def _sums(scopes: Select[Any] | None) -> Callable[..., Sequence[Any]]:
     """The sums of one scope, or of each scope that a statement gives."""
     pairs = _I.id % _MIXED * _I.checksum % _WITHIN
-    return (
+    found = (
         select(_I.scope, func.count(), func.sum(_I.id), func.sum(_I.checksum), func.sum(pairs))
         .where(_I.kind == bindparam("the_kind"), inside(_I.scope, scopes), _I.loose == true())
         .group_by(_I.scope)
     )
+    return Prepared(found).rows if scopes is None else lambda tx, bound: tx.execute(found, bound).all()
 
 
 _ALL = select(_I.scope, _I.id, _I.words, _I.checksum).where(
@@ -150,7 +152,7 @@ class CachedUnsealedItems:
         kind, scope = bound["the_kind"], bound.get("the_scope")
         if scope is not None and self._held.get((kind, scope)) is None:
             return self._read(tx, kind, scope)
-        now = {row[0]: Sum(*map(int, row[1:])) for row in tx.execute(_sums(scopes), bound).all()}
+        now = {row[0]: Sum(*map(int, row[1:])) for row in _sums(scopes)(tx, bound)}
         found = {scope: self._current(tx, kind, scope, each) for scope, each in now.items()}
         unknown = [scope for scope, each in found.items() if each is None]
         found |= self._read_many(tx, kind, unknown)

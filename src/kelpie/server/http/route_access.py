@@ -24,7 +24,7 @@ _ADMIN = (
     "/v1/kelpie/usage",
 )
 # What concerns all organizations at once.
-_OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
+_OPERATOR = ("/v1/kelpie/encryption", "/v1/kelpie/logs", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
 # Requests that only read although they are sent with POST: searches, streams of existing runs, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema", "/openai/v1/embeddings")
 _LIST = ("/v1/agents", "/v1/agents/")

@@ -102,7 +102,7 @@ class ChatBody(BaseModel):
     audio: dict[str, Any] | None = Field(None, description="Not supported.")
     functions: list[Any] | None = Field(None, description="Not supported; use `tools`.")
     function_call: Any = Field(None, description="Not supported; use `tools`.")
-    response_format: dict[str, Any] | None = Field(None, description="Only `text`.")
+    response_format: dict[str, Any] | None = Field(None, description="`text`, `json_object` or `json_schema`.")
 
     @property
     def with_usage(self) -> bool:

@@ -1,28 +1,29 @@
 """Chat completions with agents as models, at OpenAI's path and at Letta's."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from kelpie.agent.client_histories.client_histories import ClientRequest
-from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.events.turn_events import TurnEvent
 from kelpie.core.errors import InvalidInput
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
-from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.approval_body import ClientToolBody, client_tools
 from kelpie.server.openai import unsupported
 from kelpie.server.openai.chat_body import ChatBody, history_of, instructions_of
 from kelpie.server.openai.chat_shape import ChatChunks, completion, head_of
 from kelpie.server.openai.client import OpenAiClient
 from kelpie.server.openai.router import openai_resource
-from kelpie.server.openai.turns import conversation_of, send_request, whole
+from kelpie.server.openai.turns import begun, conversation_of, send_request, streamed, whole
 
-PING = b": the agent is still working\n\n"
 SUMMARY = "Chat with an agent"
-STREAMS = {200: {"description": "A chat completion; with `stream`, its chunks.", "content": {"text/event-stream": {}}}}
+STREAMS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A chat completion; with `stream`, its chunks.", "content": {"text/event-stream": {}}}
+}
 
 router: APIRouter = openai_resource("openai")
 letta_router: APIRouter = resource("", "openai")
@@ -40,10 +41,7 @@ async def create_chat_completion(client: OpenAiClient, body: ChatBody) -> Respon
 
 async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
     unsupported.refuse(
-        {
-            name: getattr(body, name)
-            for name in ("n", "logprobs", "top_logprobs", "modalities", "audio", "functions", "response_format")
-        }
+        {name: getattr(body, name) for name in ("n", "logprobs", "top_logprobs", "modalities", "audio", "functions")}
         | {"function_call": body.function_call}
     )
     tools = client_tools(
@@ -51,6 +49,7 @@ async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
         if unsupported.offers_tools(body.tool_choice)
         else []
     )
+    form = unsupported.response_format(body.response_format, "response_format")
     history, instructions = history_of(body.messages), instructions_of(body.messages)
     conversation, own = conversation_of(body.kelpie_conversation)
     if own and not body.user_key:
@@ -66,19 +65,19 @@ async def _completed(client: OpenAiClient, body: ChatBody) -> Response:
         own=own,
     )
     placed = await client.api.client_histories.place(agent_id, request)
-    send = send_request(client, placed, tools=tools, instructions=instructions, deltas=bool(body.stream))
-    turn = await client.api.sending.send(agent_id, send)
+    send = send_request(
+        client, placed, tools=tools, instructions=instructions, deltas=bool(body.stream), response_format=form
+    )
+    turn = await begun(client, placed, send)
     head = head_of(placed.turn.id, body.model, client.api.world.clock.now())
     if not body.stream:
         return JsonAnswer(completion(head, await whole(turn)))
     chunks = ChatChunks(head, with_usage=body.with_usage)
-    settings = client.api.settings
-    frames = _frames(turn, chunks)
-    return EventStream(frames, ping=lambda: PING, ping_s=settings.ping_s, stall_s=settings.stall_s, greets=False)
+    return streamed(client, _frames(turn, chunks))
 
 
-async def _frames(turn: TurnStream, chunks: ChatChunks) -> AsyncIterator[bytes]:
-    async with aclosing(turn.events()) as events:
+async def _frames(turn: AsyncGenerator[TurnEvent, None], chunks: ChatChunks) -> AsyncIterator[bytes]:
+    async with aclosing(turn) as events:
         async for event in events:
             if data := b"".join(chunks.of(event)):
                 yield data

@@ -9,6 +9,7 @@ from kelpie.server.letta.messages.content_body import content_parts
 
 _TEXT = frozenset({"text", "input_text", "output_text"})
 _DATA = "data:"
+TEXT_CHARS_MAX = 1_000_000  # of one text: what a history says is hashed with every request
 
 
 def parts_of(content: object, field: str) -> tuple[Part, ...]:
@@ -16,7 +17,7 @@ def parts_of(content: object, field: str) -> tuple[Part, ...]:
     if content is None or content == "" or content == []:
         return ()
     if isinstance(content, str):
-        return (Text(content),)
+        return (Text(_bounded(content, field)),)
     if not isinstance(content, list):
         raise InvalidInput(field, "must be text or a list of parts")
     shapes = [_shape(part, field) for part in content]
@@ -32,16 +33,22 @@ def text_of(content: object, field: str) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
+def _bounded(text: str, field: str) -> str:
+    if len(text) > TEXT_CHARS_MAX:
+        raise InvalidInput(field, f"has more than {TEXT_CHARS_MAX} characters; send it in several messages")
+    return text
+
+
 def _shape(part: object, field: str) -> dict[str, Any]:
     match part:
         case {"type": str(kind), "text": str(text)} if kind in _TEXT:
-            return {"type": "text", "text": text}
+            return {"type": "text", "text": _bounded(text, field)}
         case {"type": "refusal", "refusal": str(text)}:
             return {"type": "text", "text": text}
         case {"type": "image_url", "image_url": {"url": str(url)} as image}:
             return _image(url, image.get("detail"), field)
-        case {"type": "input_image", "image_url": str(url)}:
-            return _image(url, part.get("detail"), field)
+        case {"type": "input_image", "image_url": str(url), **rest}:
+            return _image(url, rest.get("detail"), field)
         case {"type": str(kind)}:
             raise InvalidInput(field, f"parts of type {kind[:80]!r} cannot be sent; use text and images by URL or data")
         case _:

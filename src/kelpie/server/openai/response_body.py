@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kelpie.core.access.identities import KEY_CHARS_MAX
 from kelpie.core.conversations.client_histories import PARAGRAPH, ClientMessage
@@ -52,7 +52,7 @@ class ResponseBody(BaseModel):
         None, max_length=KEY_CHARS_MAX, description="The client's key of its user, who becomes an identity."
     )
     safety_identifier: str | None = Field(None, max_length=KEY_CHARS_MAX, description="Same as `user`.")
-    text: dict[str, Any] | None = Field(None, description="Only the format `text`.")
+    text: dict[str, Any] | None = Field(None, description="`format`: text, json_object or json_schema.")
     prompt: dict[str, Any] | None = Field(None, description="Not supported.")
     top_logprobs: int | None = Field(None, description="Not supported.")
 
@@ -72,9 +72,11 @@ class ResponseBody(BaseModel):
             raise InvalidInput("conversation", "give either this or previous_response_id")
         if self.background and self.store is False:
             raise InvalidInput("store", "a response in the background must be stored")
+
+    @property
+    def format(self) -> Mapping[str, Any] | None:
         form = (self.text or {}).get("format")
-        if isinstance(form, Mapping) and form.get("type", "text") != "text":
-            raise UnsupportedParameter("text", "set the response_format in the model settings of the agent")
+        return form if isinstance(form, Mapping) else None
 
 
 def tool_bodies(tools: Sequence[Mapping[str, Any]]) -> list[ClientToolBody]:
@@ -87,8 +89,8 @@ def tool_bodies(tools: Sequence[Mapping[str, Any]]) -> list[ClientToolBody]:
             )
     try:
         return [ClientToolBody.model_validate(tool) for tool in tools]
-    except ValueError as error:
-        first = error.errors()[0] if hasattr(error, "errors") else {"loc": (), "msg": str(error)}
+    except ValidationError as error:
+        first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidInput("tools", f"{where}: {first['msg']}") from None
 

@@ -1,6 +1,6 @@
 """Responses of agents: create, read again, delete, cancel, and list what was asked."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from starlette.responses import Response
 
-from kelpie.agent.client_histories.client_histories import ClientRequest, PlacedTurn, StoredTurn
-from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.client_histories.client_histories import ClientRequest, StoredTurn
+from kelpie.agent.events.turn_events import TurnEvent
 from kelpie.core.conversations.runs import UNFINISHED, Run
 from kelpie.core.errors import InvalidId, InvalidInput, KelpieError, NotFound
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.approval_body import client_tools
 from kelpie.server.openai import item_shape, unsupported
 from kelpie.server.openai.client import OpenAiClient
@@ -23,9 +22,8 @@ from kelpie.server.openai.response_body import ResponseBody, history_of, tool_bo
 from kelpie.server.openai.response_events import ResponseEvents
 from kelpie.server.openai.response_shape import response_shape, stored_shape, turn_id_of
 from kelpie.server.openai.router import openai_resource
-from kelpie.server.openai.turns import conversation_of, send_request, whole
+from kelpie.server.openai.turns import begun, conversation_of, send_request, streamed, whole
 
-PING = b": the agent is still working\n\n"
 STREAMS: dict[int | str, dict[str, Any]] = {
     200: {"description": "A response; with `stream`, its events.", "content": {"text/event-stream": {}}}
 }
@@ -43,6 +41,7 @@ ResponsePath = Annotated[
 async def create_response(client: OpenAiClient, body: ResponseBody) -> Response:
     body.check()
     tools = client_tools(tool_bodies(body.tools or ()) if unsupported.offers_tools(body.tool_choice) else [])
+    form = unsupported.response_format(body.format, "text.format")
     unsupported.refuse({"top_logprobs": body.top_logprobs})
     agent_id = await client.agent(body.model)
     given = body.input if isinstance(body.input, str) else await _resolved(client, body.input)
@@ -66,16 +65,18 @@ async def create_response(client: OpenAiClient, body: ResponseBody) -> Response:
     placed = await client.api.client_histories.place(agent_id, request)
     shape = partial(response_shape, placed.turn.id, stored, placed.turn.created_at)
     deltas = bool(body.stream or body.background)
-    send = send_request(client, placed, tools=tools, instructions=instructions, deltas=deltas)
+    send = send_request(client, placed, tools=tools, instructions=instructions, deltas=deltas, response_format=form)
     if body.background:
         run = await client.api.background_runs.accept(agent_id, send)
         if body.stream:
-            return _stream(client, _followed(client, run, ResponseEvents(shape, queued=True)))
+            return streamed(client, _followed(client, run, ResponseEvents(shape, queued=True)))
         return JsonAnswer(shape(status="queued"))
-    turn = await client.api.sending.send(agent_id, send)
+    turn = await begun(client, placed, send)
     if body.stream:
-        return _stream(client, _played(turn, ResponseEvents(shape)))
-    return await _whole(client, turn, placed, shape)
+        return streamed(client, _played(turn, ResponseEvents(shape)))
+    told = await whole(turn)
+    facts = {"rows": told.rows, "usage": told.usage, "stop": told.stop_reason}
+    return JsonAnswer(shape(status="completed", **facts, completed_at=client.api.world.clock.now()))
 
 
 @router.get("/responses/{response}", summary="Get a response again", responses=STREAMS, response_model=None)
@@ -93,7 +94,7 @@ async def retrieve_response(
     run = await client.api.background_runs.find(found.run.id)
     shape = partial(response_shape, found.turn.id, found.request, found.turn.created_at)
     events = ResponseEvents(shape, queued=True, after=-1 if starting_after is None else starting_after)
-    return _stream(client, _followed(client, run, events))
+    return streamed(client, _followed(client, run, events))
 
 
 @router.delete("/responses/{response}", summary="Delete a response", response_model=None)
@@ -147,12 +148,6 @@ async def _found(client: OpenAiClient, response: str, method: str = "GET") -> St
     return found
 
 
-async def _whole(client: OpenAiClient, turn: TurnStream, placed: PlacedTurn, shape: Any) -> JsonAnswer:
-    told = await whole(turn)
-    facts = {"rows": told.rows, "usage": told.usage, "stop": told.stop_reason}
-    return JsonAnswer(shape(status="completed", **facts, completed_at=client.api.world.clock.now()))
-
-
 def _stored(body: ResponseBody) -> dict[str, Any]:
     """The fields of the request that the response repeats."""
     named = body.named_conversation
@@ -162,6 +157,7 @@ def _stored(body: ResponseBody) -> dict[str, Any]:
         "metadata": body.metadata or {},
         "tools": [_tool(tool) for tool in body.tools or ()],
         "tool_choice": body.tool_choice or "auto",
+        "text": {"format": dict(body.format or {"type": "text"})},
         "previous_response_id": body.previous_response_id,
         "conversation": None if named is None else {"id": named},
         "store": body.store is not False,
@@ -211,14 +207,9 @@ async def _referred(client: OpenAiClient, named: str, field: str) -> Mapping[str
     return item_shape.call_item(row.id, place, calls[place])
 
 
-def _stream(client: OpenAiClient, frames: AsyncIterator[bytes]) -> EventStream:
-    settings = client.api.settings
-    return EventStream(frames, ping=lambda: PING, ping_s=settings.ping_s, stall_s=settings.stall_s, greets=False)
-
-
-async def _played(turn: TurnStream, made: ResponseEvents) -> AsyncIterator[bytes]:
+async def _played(turn: AsyncGenerator[TurnEvent, None], made: ResponseEvents) -> AsyncIterator[bytes]:
     yield b"".join(made.opening())
-    async with aclosing(turn.events()) as events:
+    async with aclosing(turn) as events:
         async for event in events:
             if data := b"".join(made.of(event)):
                 yield data

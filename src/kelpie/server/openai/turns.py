@@ -1,23 +1,26 @@
 """Turns of OpenAI's clients: from a request with its history to a turn of an agent in one of its conversations."""
 
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from kelpie.agent.client_histories.client_histories import PlacedTurn
 from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
+from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded, TurnEvent
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.turn_overrides import TurnOverrides
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.client_histories import ClientAnswer, answer_of
 from kelpie.core.conversations.messages import Message, Usage
 from kelpie.core.conversations.runs import StopReason
-from kelpie.core.errors import InvariantBroken
+from kelpie.core.errors import InvariantBroken, KelpieError, StorageError
 from kelpie.core.ids import ConversationId
 from kelpie.server.http.errors import PartialFailure, Refused
+from kelpie.server.http.sse import EventStream
 from kelpie.server.openai.client import Client
 
+PING = b": the agent is still working\n\n"
 DEFAULT, OWN = "default", "user"  # instead of the id of a conversation
 
 
@@ -45,6 +48,7 @@ def send_request(
     tools: Sequence[ClientTool],
     instructions: str | None,
     deltas: bool,
+    response_format: Mapping[str, Any] | None = None,
 ) -> SendRequest:
     """What is sent to the agent."""
     return SendRequest(
@@ -57,14 +61,46 @@ def send_request(
         deltas=deltas,
         once=True,
         run_type="send_message_streaming" if deltas else "send_message",
-        override=None if instructions is None else TurnOverrides(instructions=instructions),
+        override=_override(instructions, response_format),
     )
 
 
-async def whole(turn: TurnStream) -> WholeAnswer:
+def _override(instructions: str | None, response_format: Mapping[str, Any] | None) -> TurnOverrides | None:
+    if instructions is None and response_format is None:
+        return None
+    return TurnOverrides(instructions=instructions, response_format=response_format)
+
+
+async def begun(client: Client, placed: PlacedTurn, send: SendRequest) -> AsyncGenerator[TurnEvent, None]:
+    """Sends, and returns the events of the turn, which goes on when the client leaves. Raises what sending raises."""
+    try:
+        turn = await client.api.sending.send(placed.turn.agent_id, send)
+    except KelpieError:
+        await _withdraw(client, placed)
+        raise
+    return _events(client, placed, turn)
+
+
+async def _events(client: Client, placed: PlacedTurn, turn: TurnStream) -> AsyncGenerator[TurnEvent, None]:
+    said = False
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            said = said or isinstance(event, MessageCommitted)
+            if isinstance(event, TurnEnded) and event.error is not None and not (said or event.input_stored):
+                await _withdraw(client, placed)
+            yield event
+
+
+async def _withdraw(client: Client, placed: PlacedTurn) -> None:
+    """Removes the conversation of a turn that said nothing; where the disk fails, it stays, empty."""
+    with suppress(StorageError):
+        await client.api.client_histories.withdraw(placed)
+
+
+async def whole(turn: AsyncGenerator[TurnEvent, None]) -> WholeAnswer:
     """Waits for the end of a turn. Raises its error."""
     rows: list[Message] = []
-    async with aclosing(turn.events()) as events:
+    async with aclosing(turn) as events:
         async for event in events:
             match event:
                 case MessageCommitted():
@@ -78,4 +114,10 @@ async def whole(turn: TurnStream) -> WholeAnswer:
                     raise Refused("answer_too_large", text)
                 case _:
                     pass
-    raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
+    raise InvariantBroken("the events of a turn ended without its end")
+
+
+def streamed(client: Client, frames: AsyncIterator[bytes]) -> EventStream:
+    """The answer as server-sent events; a comment, which clients skip, keeps a quiet connection alive."""
+    settings = client.api.settings
+    return EventStream(frames, ping=lambda: PING, ping_s=settings.ping_s, stall_s=settings.stall_s, greets=False)

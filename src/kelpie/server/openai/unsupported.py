@@ -7,7 +7,9 @@ Those that change what the answer is are refused.
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.core.errors import CallerError
+from kelpie.core.errors import CallerError, InvalidInput
+from kelpie.core.json_limits import SCHEMA
+from kelpie.core.models.response_formats import check_format
 
 
 class UnsupportedParameter(CallerError):
@@ -30,11 +32,20 @@ def refuse(given: Mapping[str, Any]) -> None:
         raise UnsupportedParameter("modalities", "agents answer with text; omit it")
     if given.get("functions") is not None or given.get("function_call") is not None:
         raise UnsupportedParameter("functions", "use 'tools' and 'tool_choice' instead")
-    form = given.get("response_format")
-    if isinstance(form, Mapping) and form.get("type", "text") != "text":
-        raise UnsupportedParameter(
-            "response_format", "set the response_format in the model settings of the agent, or describe it in a message"
-        )
+
+
+def response_format(given: Mapping[str, Any] | None, field: str) -> Mapping[str, Any] | None:
+    """The format of the answer, in the form of chat completions; None for text. Raises InvalidInput."""
+    if given is None or given.get("type", "text") == "text":
+        return None
+    if given.get("type") == "json_schema" and "json_schema" not in given and "schema" in given:  # as responses have it
+        given = {"type": "json_schema", "json_schema": {key: given[key] for key in given if key != "type"}}
+    try:
+        check_format(given)
+        SCHEMA.check(given)
+    except ValueError as error:
+        raise InvalidInput(field, str(error)) from None
+    return given
 
 
 def offers_tools(tool_choice: object) -> bool:

@@ -79,6 +79,7 @@ async def start(request: Request) -> Response:
             "address": address,
             "models_configured": configured,
             "login_required": protected,
+            "dashboard": request.app.state.dashboard,
             "api_docs": f"{address}/docs",
             "openapi": f"{address}/openapi.json",
         }

@@ -32,6 +32,9 @@ _WRONG = {
         WHERE r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
         AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)
         GROUP BY r.id HAVING {_TOKENS.format("r")} <> sum({_TOKENS.format("s")})""",
+    "a run that ended before its first step, with nothing saved, has messages": """
+        SELECT r.id FROM runs r JOIN messages m ON m.run_id = r.id
+        WHERE json_extract(r.metadata, '$.error.type') = 'interrupted'""",
     "a step is of another agent than its run": """
         SELECT s.id FROM steps s JOIN runs r ON r.id = s.run_id WHERE r.agent_id <> s.agent_id""",
     "a message is of another agent or conversation than its run": """
@@ -59,6 +62,9 @@ _WRONG = {
         SELECT x.agent_id, x.conversation_id, m.role FROM context x JOIN messages m ON m.id = x.message_id
         WHERE m.role <> 'system' AND x.position = (SELECT min(position) FROM context y
             WHERE y.agent_id = x.agent_id AND y.conversation_id = x.conversation_id)""",
+    "an agent has no context": """
+        SELECT a.id FROM agents a WHERE a.organization_id <> ''
+        AND NOT EXISTS (SELECT 1 FROM context x WHERE x.agent_id = a.id AND x.conversation_id = '')""",
     "a message is in a context twice": """
         SELECT agent_id, conversation_id, message_id FROM context
         GROUP BY agent_id, conversation_id, message_id HAVING count(*) > 1""",

@@ -174,20 +174,29 @@ class EndsOnce:
 
 
 def streams_are_whole(disk: Disk, _history: History) -> None:
-    """A stored stream ends once, and the pieces of a message in it are the message that was committed.
+    """A stored stream ends once, and the pieces of a message in it are the message that was committed. Every life of
+    its turn has segments of its own, and only what was never committed is called off.
 
     Where the clock went back in the middle of a run, the parts of its stream are swept at different times.
     """
     streams: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for run_id, events in disk.query(
-        "SELECT e.run_id, e.events FROM run_events e JOIN runs r ON r.id = e.run_id WHERE NOT EXISTS (SELECT 1 "
-        "FROM run_events o WHERE o.run_id = r.id AND o.created_at > r.completed_at) ORDER BY e.run_id, e.number"
+    segments: dict[str, list[str]] = defaultdict(list)
+    for run_id, segment, events in disk.query(
+        "SELECT e.run_id, e.segment, e.events FROM run_events e JOIN runs r ON r.id = e.run_id WHERE NOT EXISTS "
+        "(SELECT 1 FROM run_events o WHERE o.run_id = r.id AND o.created_at > r.completed_at) ORDER BY 1, e.number"
     ):
         streams[run_id] += json.loads(events)
+        if segments[run_id][-1:] != [segment]:
+            segments[run_id].append(segment)
     for run_id, events in streams.items():
         kinds = [event["kind"] for event in events]
         if kinds.count("ended") != 1 or kinds[-1] != "ended":
             raise Broken("a stream has one end", f"{run_id}: {kinds}")
+        if len(set(segments[run_id])) != len(segments[run_id]):
+            raise Broken("a segment is of one life of its turn", f"{run_id}: {segments[run_id]}")
+        committed = {event["row"]["id"] for event in events if event["kind"] == "message"}
+        if wrong := [event for event in events if event["kind"] == "abandoned" and event["message_id"] in committed]:
+            raise Broken("what is called off was not committed", f"{run_id}: {wrong}")
         pieces: dict[tuple[str, str], str] = defaultdict(str)  # of a message or a call in it
         for event in events:
             if event["kind"] == "answer":

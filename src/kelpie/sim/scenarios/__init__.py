@@ -15,6 +15,7 @@ from kelpie.sim.scenarios.basic.two_servers import RIVALS
 from kelpie.sim.scenarios.fixtures.cell_setup import SANDBOXED
 from kelpie.sim.scenarios.mcp.broken_servers import BROKEN
 from kelpie.sim.scenarios.mcp.questions import QUESTIONS
+from kelpie.sim.scenarios.mcp.shared_programs import PROGRAMS
 from kelpie.sim.scenarios.mcp.tasks import TASKS
 from kelpie.sim.scenarios.mcp.tokens import TOKENS
 from kelpie.sim.scenarios.mcp.tool_lists import LISTS
@@ -105,6 +106,7 @@ SCENARIOS: dict[str, Scenario] = {
         WEB,
         MCP_CLIENTS,
         BROKEN,
+        PROGRAMS,
         TASKS,
         QUESTIONS,
         LISTS,

@@ -11,6 +11,7 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId
 from kelpie.storage.tables import agents, blocks, messages, removed_agents, runs, steps, tools
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 Require = Callable[[Tx, OrganizationId, str], None]
 
@@ -18,8 +19,10 @@ Require = Callable[[Tx, OrganizationId, str], None]
 def owned(statement: Select[tuple[str]], what: str) -> Require:
     """A check that the row of an id belongs to an organisation. `statement` finds its owner by `of_id`."""
 
+    prepared = Prepared(statement)
+
     def require(tx: Tx, organization: OrganizationId, row_id: str) -> None:
-        if tx.execute(statement, {"of_id": row_id}).scalar() != organization:
+        if prepared.scalar(tx, {"of_id": row_id}) != organization:
             raise NotFound(what, row_id)
 
     return require

@@ -54,7 +54,7 @@ def budget_to_json(budget: Budget | None) -> dict[str, Any] | None:
     return None if budget is None else {"micros": budget.micros, "tokens": budget.tokens, "period": budget.period.value}
 
 
-def _budget_from_json(data: Mapping[str, Any] | None) -> Budget | None:
+def budget_from_json(data: Mapping[str, Any] | None) -> Budget | None:
     return None if data is None else Budget(data["micros"], data["tokens"], Period(data["period"]))
 
 
@@ -84,7 +84,7 @@ def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
     values["tool_rules"] = tuple([ToolRule(r["type"], r["tool_name"], r["options"]) for r in rules]) if rules else ()
     values["tags"] = tuple(tags)
     values["last_stop_reason"] = StopReason(stop_reason) if stop_reason else None
-    values["budget"] = _budget_from_json(values["budget"])
+    values["budget"] = budget_from_json(values["budget"])
     values["facts"] = settings_from_json(values["facts"])
     values["permits"] = patterns_from_json(values["permits"])
     values["quota"] = quota_from_json(values["quota"])

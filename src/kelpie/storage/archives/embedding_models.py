@@ -14,6 +14,7 @@ from kelpie.search.tables import search_scopes, search_sketches
 from kelpie.search.text.fulltext import Kind
 from kelpie.storage.tables import agent_archives, agents, archives, folders
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 _S = search_scopes.c
 _OWNING = {"passage": archives, "file_passage": folders, "message": agents, "fact": agents}  # tables of scopes, by kind
@@ -33,7 +34,7 @@ _OURS = sa.select(archives.c.id, _S.model).where(
     archives.c.organization_id == sa.bindparam("of_organization"), archives.c.removed.is_(False)
 )
 _OF_ORGANIZATION = _OURS.join(search_scopes, _SCOPE_OF)
-_OF_ARCHIVE = _OURS.outerjoin(search_scopes, _SCOPE_OF).where(archives.c.id == sa.bindparam("of_archive"))
+_OF_ARCHIVE = Prepared(_OURS.outerjoin(search_scopes, _SCOPE_OF).where(archives.c.id == sa.bindparam("of_archive")))
 _OF_AGENT = (
     sa.select(
         archives.c.id,
@@ -89,7 +90,7 @@ def owners(tx: Tx, kind: Kind, scopes: Sequence[str]) -> dict[str, str]:
 
 def of_archive(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> dict[str, str]:
     """The archive, with the model it is searched by, if it can be searched by meaning. Raises NotFound."""
-    row = tx.execute(_OF_ARCHIVE, {"of_archive": archive_id, "of_organization": organization}).first()
+    row = _OF_ARCHIVE.first(tx, {"of_archive": archive_id, "of_organization": organization})
     if row is None:
         raise NotFound("Archive", archive_id)
     return {} if row.model is None else {archive_id: row.model}

@@ -5,11 +5,12 @@ outside are neither shown nor ranked.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from kelpie.core.ids import ArchiveId, OrganizationId
@@ -23,6 +24,7 @@ from kelpie.search.vector_rows import Vector
 from kelpie.storage.archives.passages import from_row
 from kelpie.storage.tables import archives, passage_tags, passages
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 _ALL = sa.select(passages)
 _MANY = _ALL.where(passages.c.id.in_(listed("ids")))
@@ -67,7 +69,7 @@ def search(
     only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
     # The nearest were found before; access to them is checked again here.
-    found = tx.execute(_these(shape), {**bound, "ids": json.dumps([hit.id for hit in hits])}).all() if hits else ()
+    found = _these(shape)(tx, {**bound, "ids": json.dumps([hit.id for hit in hits])}) if hits else ()
     rows = {row.id: row for row in found}
     return [FoundPassages(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
 
@@ -93,11 +95,17 @@ def _wanted(query: PassageQuery) -> ItemQuery:
     return ItemQuery(query.text, query.limit, query.mode, mentions=query.mentions, times=_times)
 
 
-_TIMES = sa.select(passages.c.id, passages.c.created_at).where(passages.c.id.in_(listed("ids")))
+# One row, because for each further row concurrent turns would wait for the interpreter once more.
+_TIMES = Prepared(
+    sa.select(sa.func.json_group_array(passages.c.id), sa.func.json_group_array(passages.c.created_at)).where(
+        passages.c.id.in_(listed("ids"))
+    )
+)
 
 
 def _times(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[Micros, Micros]]:
-    return {row.id: (row.created_at, row.created_at) for row in tx.execute(_TIMES, {"ids": json.dumps(ids)})}
+    found, times = map(orjson.loads, _TIMES.first(tx, {"ids": json.dumps(ids)}))
+    return {each: (at, at) for each, at in zip(found, times, strict=True)}
 
 
 def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:
@@ -134,8 +142,13 @@ def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
 
 
 @lru_cache(maxsize=64)
-def _these(shape: _Shape) -> sa.Select[Any]:
-    return _MANY.where(*_conditions(shape, known=True))
+def _these(shape: _Shape) -> Callable[[Tx, Mapping[str, Any]], Sequence[Any]]:
+    these = _MANY.where(*_conditions(shape, known=True))
+
+    def with_tags(tx: Tx, bound: Mapping[str, Any]) -> Sequence[Any]:
+        return tx.execute(these, bound).all()  # tags are a list of parameters
+
+    return with_tags if shape.tags else Prepared(these).rows
 
 
 @lru_cache(maxsize=64)

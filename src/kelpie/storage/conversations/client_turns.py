@@ -27,6 +27,8 @@ _BY_FINGERPRINT = (
     .limit(bindparam("most"))
 )
 _CONTINUE = update(client_turns).where(_C.id == bindparam("of_id"), _C.continued.is_(False)).values(continued=True)
+_REPEAT = update(client_turns).where(_C.id == bindparam("of_id")).values(repeated=True)
+_WITHDRAW = delete(client_turns).where(_C.id == bindparam("of_id"), _C.repeated.is_(False))
 _FORGET_REQUEST = update(client_turns).where(_C.id == bindparam("of_id")).values(request=None)
 _OLD = select(_C.id).where(_C.created_at < bindparam("before"), _C.known >= 0).limit(bindparam("most"))
 _DELETE = delete(client_turns).where(_C.id.in_(bindparam("ids", expanding=True)))
@@ -45,6 +47,7 @@ def add(tx: Tx, organization: OrganizationId, turn: ClientTurn, request: Mapping
             "idempotency_key": turn.idempotency_key,
             "call_id": turn.call_id,
             "continued": turn.continued,
+            "repeated": False,
             "request": None if request is None else orjson.dumps(request).decode(),
             "created_at": turn.created_at,
         },
@@ -70,6 +73,16 @@ def find(tx: Tx, organization: OrganizationId, turn_id: str) -> tuple[ClientTurn
 def continue_once(tx: Tx, turn_id: str) -> bool:
     """Notes that another turn follows this one in its conversation; False if one does already."""
     return tx.execute(_CONTINUE, {"of_id": turn_id}).rowcount == 1
+
+
+def repeat(tx: Tx, turn_id: str) -> bool:
+    """Notes that the client sends the turn again; False if it was withdrawn."""
+    return tx.execute(_REPEAT, {"of_id": turn_id}).rowcount == 1
+
+
+def withdraw(tx: Tx, turn_id: str) -> bool:
+    """Deletes a turn; False if the client sends it again, or if it is gone."""
+    return tx.execute(_WITHDRAW, {"of_id": turn_id}).rowcount == 1
 
 
 def forget_request(tx: Tx, turn_id: str) -> None:

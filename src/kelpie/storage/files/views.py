@@ -81,19 +81,21 @@ def with_text(tx: Tx, agent: Agent, view: FileView) -> FileView:
 
 
 def directories(tx: Tx, agent: Agent, attached: Sequence[Folder]) -> tuple[Directory, ...]:
-    """The folders of an agent as its prompt shows them, with the text of the open files."""
+    """The folders of an agent as its prompt shows them, with the text of the open files. When a file was last used is
+    left out: it changes with every search, and the prompt does not show it."""
     if not attached:
         return ()
     opened: dict[FolderId, list[FileView]] = {}
     for view in of_open(tx, agent.id):
-        opened.setdefault(view.file.folder_id, []).append(with_text(tx, agent, view))
+        shown = replace(with_text(tx, agent, view), accessed_at=None)
+        opened.setdefault(view.file.folder_id, []).append(shown)
     counts = {row[0]: int(row[1]) for row in tx.execute(_COUNT, {"folder_ids": [folder.id for folder in attached]})}
     made: list[Directory] = []
     for folder in attached:
         closed = tx.execute(_CLOSED, {"of_agent": agent.id, "of_folder": folder.id, "most": LISTED_MAX})
-        shown = [*opened.get(folder.id, ()), *map(_from_row, closed)]
-        shown.sort(key=lambda view: view.file.name)
-        made.append(Directory(folder, tuple(shown), max(0, counts.get(folder.id, 0) - len(shown))))
+        listed = [*opened.get(folder.id, ()), *(replace(_from_row(row), accessed_at=None) for row in closed)]
+        listed.sort(key=lambda view: view.file.name)
+        made.append(Directory(folder, tuple(listed), max(0, counts.get(folder.id, 0) - len(listed))))
     return tuple(made)
 
 
@@ -119,6 +121,11 @@ def every(tx: Tx, agent_id: AgentId, most: int | None) -> list[FileView]:
     """The files of an agent's folders by name, at most so many, or all."""
     rows = tx.execute(_SEEN.order_by(folders.c.name, _F.name).limit(most), {"of_agent": agent_id})
     return [_from_row(row) for row in rows]
+
+
+def shown(tx: Tx, agent: Agent) -> tuple[FileView, ...]:
+    """The files of an agent by name, as many as a prompt lists of one folder, with the text of the open ones."""
+    return tuple(with_text(tx, agent, view) for view in every(tx, agent.id, LISTED_MAX))
 
 
 _IS_OPEN = _SEEN.where(_V.is_open)

@@ -17,7 +17,7 @@ from kelpie.storage.conversations import message_rows
 from kelpie.storage.integrity import search_index_checks
 from kelpie.storage.rows.checksums import checksum
 from kelpie.storage.tables import block_history as versions
-from kelpie.storage.tables import blocks, messages, passages, template_versions
+from kelpie.storage.tables import blocks, file_passages, messages, passages, template_versions
 from kelpie.world.database import Tx
 
 PAGE = 500
@@ -63,6 +63,13 @@ def _passage(row: Any) -> bool:
 KINDS = (
     Kind("message", _pages(messages, "id"), ("id",), lambda row: message_rows.is_whole(row._mapping), _RESTORE),
     Kind("passage", _pages(passages, "id"), ("id",), _passage, _RESTORE),
+    Kind(
+        "passage of a file",
+        _pages(file_passages, "id"),
+        ("id",),
+        lambda row: row.checksum == checksum(row.text),
+        "Agents see a notice in its place; delete the file and upload it again.",
+    ),
     Kind(
         "block",
         _pages(blocks, "id"),

@@ -14,6 +14,7 @@ def override_to_json(override: TurnOverrides) -> dict[str, Any]:
         "system": override.system,
         "skills": [[skill.name, skill.description, skill.location] for skill in override.skills],
         "instructions": override.instructions,
+        "response_format": None if override.response_format is None else dict(override.response_format),
     }
 
 
@@ -22,6 +23,5 @@ def override_from_json(data: Mapping[str, Any] | None) -> TurnOverrides | None:
         return None
     model = data["model"]
     skills = tuple(Skill(*skill) for skill in data["skills"])
-    return TurnOverrides(
-        None if model is None else ModelChoice(**model), data["system"], skills, data.get("instructions")
-    )
+    choice = None if model is None else ModelChoice(**model)
+    return TurnOverrides(choice, data["system"], skills, data.get("instructions"), data.get("response_format"))

@@ -3,18 +3,27 @@ JSON.
 """
 
 from kelpie.search import tables as search
-from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, sessions, users
+from kelpie.storage.tables.accounts import (
+    access_token_agents,
+    access_tokens,
+    api_keys,
+    organizations,
+    providers,
+    sessions,
+    users,
+)
 from kelpie.storage.tables.agents import agent_file_parts, agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
-from kelpie.storage.tables.client_turns import client_turns
-from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
+from kelpie.storage.tables.conversations import client_turns, conversation_blocks, conversation_shares, conversations
 from kelpie.storage.tables.encryption import encryption_keys
 from kelpie.storage.tables.files import agent_folders, file_passages, file_views, files, folders
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
     approvals,
+    batch_items,
     context,
+    jobs,
     journal,
     messages,
     runs,
@@ -23,8 +32,6 @@ from kelpie.storage.tables.history import (
     steps,
 )
 from kelpie.storage.tables.identities import agent_identities, block_identities, identities
-from kelpie.storage.tables.jobs import batch_items, jobs
-from kelpie.storage.tables.mcp import mcp_oauth, mcp_tasks, mcp_tools
 from kelpie.storage.tables.memory import (
     entities,
     fact_sources,
@@ -36,10 +43,19 @@ from kelpie.storage.tables.memory import (
 from kelpie.storage.tables.metadata import metadata
 from kelpie.storage.tables.permissions import tool_calls, tool_policies
 from kelpie.storage.tables.projects import project_agents, project_tags, projects
-from kelpie.storage.tables.providers import providers
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.templates import agent_variables, template_versions, templates
-from kelpie.storage.tables.tools import agent_tools, mcp_servers, sandbox_configs, sandbox_variables, tool_tags, tools
+from kelpie.storage.tables.tools import (
+    agent_tools,
+    mcp_oauth,
+    mcp_servers,
+    mcp_tasks,
+    mcp_tools,
+    sandbox_configs,
+    sandbox_variables,
+    tool_tags,
+    tools,
+)
 from kelpie.storage.tables.triggers import firings, hooks, schedules
 from kelpie.storage.tables.usage import (
     memory_change_parts,

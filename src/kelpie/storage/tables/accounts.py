@@ -1,10 +1,10 @@
-"""Organizations, their users, API keys, access tokens and sessions in browsers.
+"""Organizations, their users, API keys, access tokens, sessions in browsers and model providers.
 
 Rows elsewhere name their organization without a foreign key: its API refuses to delete an organization that still
 has rows. A secret is stored as its digest only; keys and tokens are deleted with their user.
 """
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text, UniqueConstraint
 
 from kelpie.storage.tables.metadata import metadata
 
@@ -87,4 +87,27 @@ access_token_agents = Table(
     Column("token_id", Text, ForeignKey("access_tokens.id", ondelete="CASCADE"), primary_key=True),
     Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
     Index(None, "agent_id"),
+)
+
+# Model providers that organizations add with their own keys.
+providers = Table(
+    "providers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("provider_type", Text, nullable=False),
+    Column("api_key", Text),  # encrypted
+    Column("access_key", Text),  # encrypted
+    Column("base_url", Text),
+    Column("region", Text),
+    Column("api_version", Text),
+    Column("revision", BigInteger, nullable=False),
+    Column("last_synced_at", BigInteger),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("organization_id", "name"),
+    Index(None, "organization_id", "created_at", "id"),
 )

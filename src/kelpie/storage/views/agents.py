@@ -13,6 +13,7 @@ from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import approvals, contexts
 from kelpie.storage.files import attachments as file_attachments
+from kelpie.storage.files import views as file_views
 from kelpie.storage.rows.row_bytes import row_bytes
 from kelpie.storage.tables import agent_folders, agent_identities
 from kelpie.storage.tables import agent_secrets as agent_secrets_table
@@ -88,6 +89,7 @@ def _views(
             secrets=secrets_of.get(agent.id, ()),
             identities=tuple(identities_of.get(agent.id, ())),
             folders=tuple(folders_of.get(agent.id, ())),
+            files=file_views.shown(tx, agent) if len(found) == 1 and folders_of else (),
             managed_group=groups_of.get(agent.id),
             pending_approval=requests_of.get(agent.id),
         )

@@ -4,7 +4,6 @@ Texts that somebody waits for have a thread of their own, so they never wait for
 lowest priority. The process ends when its input does: it never outlives the server.
 """
 
-import ctypes
 import importlib
 import json
 import os
@@ -133,9 +132,11 @@ def _next(queue: "SimpleQueue[tuple[int, bytes] | None]") -> tuple[int, bytes] |
 
 def _give_back() -> None:
     """Gives free memory back: the C library keeps some 40 MB of the longest texts. Only that of GNU can be asked to."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
+    if sys.platform == "linux":
+        ctypes = importlib.import_module("ctypes")  # the server imports this module too, and does not need it
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _refuse(requests: BinaryIO, answers: _Answers, error: ModelError) -> None:

@@ -96,7 +96,8 @@ def _open_file(row: Document, where: str) -> OpenFile:
         raise InvalidInput(f"{where}.last_accessed_at", "must be a time such as 2026-01-31T12:00:00Z") from None
     lines = [row.get(name) for name in ("start_line", "end_line")]
     start, end = (line if isinstance(line, int) and 0 < line < 2**53 else None for line in lines)
-    return OpenFile(str(row.get("file_id")), row.get("is_open") is True, at, start, end)
+    _text(row, "source_id", where)
+    return OpenFile(_text(row, "file_id", where) or "", row.get("is_open") is True, at, start, end)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from kelpie.server.http.router import resource
 from kelpie.server.letta.agents.body import UpdateAgent, agent_changes
 from kelpie.server.letta.agents.shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.blocks.shape import block_shape
+from kelpie.server.letta.folders.shape import file_block_shape
 
 router = resource("/agents", "agents")
 
@@ -182,8 +183,9 @@ async def delete_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
 
 @router.get("/{agent_id}/core-memory", summary="Get an agent's memory blocks", deprecated=True, response_model=None)
 async def retrieve_memory(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
-    view = await api.agents.get(agent_id, Include(blocks=True))
-    return JsonAnswer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
+    view = await api.agents.get(agent_id, Include(blocks=True, folders=True))
+    files = [file_block_shape(view.agent, each) for each in view.files]
+    return JsonAnswer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks], files))
 
 
 class ResetMessages(BaseModel):

@@ -21,7 +21,7 @@ from kelpie.server.letta.agents.budget_body import budget_shape
 from kelpie.server.letta.agents.fact_settings_body import fact_settings_shape
 from kelpie.server.letta.agents.permission_body import limits_shape, permits_shape
 from kelpie.server.letta.blocks.shape import block_shape
-from kelpie.server.letta.folders.shape import source_shape
+from kelpie.server.letta.folders.shape import file_block_shape, source_shape
 from kelpie.server.letta.groups.shape import group_shape
 from kelpie.server.letta.identities.shape import identity_shape
 from kelpie.server.letta.messages.shape import request_shape
@@ -80,7 +80,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "response_format": _plain(agent.response_format),
         "description": agent.description,
         "metadata": _plain(agent.metadata),
-        "memory": memory_shape(agent.agent_type, blocks),
+        "memory": memory_shape(agent.agent_type, blocks, [file_block_shape(agent, each) for each in view.files]),
         "blocks": blocks,
         "tools": [_tool(tool, known.encoded) for tool in view.tools],
         "sources": [source_shape(folder, known.embeddings) for folder in view.folders],
@@ -137,13 +137,15 @@ def status_shape(status: ActivationStatus) -> dict[str, Any]:
     }
 
 
-def memory_shape(agent_type: AgentType, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+def memory_shape(
+    agent_type: AgentType, blocks: list[dict[str, Any]], file_blocks: list[dict[str, Any]]
+) -> dict[str, Any]:
     """The memory object that older clients read."""
     return {
         "agent_type": agent_type,
         "git_enabled": False,
         "blocks": blocks,
-        "file_blocks": [],
+        "file_blocks": file_blocks,
         "prompt_template": "",
     }
 

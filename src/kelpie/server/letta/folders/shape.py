@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kelpie.core.agents.agent import Agent
 from kelpie.core.files.files import File, FilePassage, FileView, full_name, view_id
 from kelpie.core.files.folders import Folder
 from kelpie.core.ids import AgentId
@@ -96,4 +97,31 @@ def view_shape(agent_id: AgentId, view: FileView) -> dict[str, Any]:
         "visible_content": view.visible,
         "start_line": view.start_line,
         "end_line": view.end_line,
+    }
+
+
+_OF_NO_TEMPLATE = ("project_id", "template_name", "template_id", "base_template_id", "deployment_id", "entity_id")
+
+
+def file_block_shape(agent: Agent, view: FileView) -> dict[str, Any]:
+    """A file of an agent in the form of a block, as it is part of the agent's memory."""
+    return {
+        "value": view.visible or "",
+        "limit": agent.per_file_view_window_char_limit,
+        **dict.fromkeys(_OF_NO_TEMPLATE),
+        "is_template": False,
+        "preserve_on_migration": False,
+        "label": view.name,
+        "read_only": True,
+        "description": None,
+        "metadata": {},
+        "hidden": None,
+        "id": view_id(agent.id, view.file.id).replace("file_agent-", "block-", 1),
+        "created_by_id": None,
+        "last_updated_by_id": None,
+        "tags": [],
+        "file_id": view.file.id,
+        "source_id": view.file.folder_id,
+        "is_open": view.is_open,
+        "last_accessed_at": timestamp(view.accessed_at),
     }

@@ -13,6 +13,8 @@ from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 NAMES = ("ann", "anna", "bob")
 TAGS = ("home", "work")  # as they are sorted
 OTHERS = "keeper"  # the name of the agents that other models use
+REQUESTS_MAX = 3  # more in a minute
+MINUTE_S = 60.0
 
 
 class AgentModel(ModelledResource):
@@ -27,6 +29,8 @@ class AgentModel(ModelledResource):
     async def act(self) -> None:
         name = self.client.picks(NAMES)
         self._made += 1
+        if self._made == 1 and self.client.name != "owner":  # with which the operator shares an organization
+            await self._is_throttled()
         fields = {"description": f"number {self._made}", "tags": [tag for tag in TAGS if self.client.tosses(0.5)]}
         if name not in self.state:
             await self._create(name, fields)
@@ -45,16 +49,30 @@ class AgentModel(ModelledResource):
 
     async def _create(self, name: str, fields: dict[str, Any]) -> None:
         """Sometimes with a quota that is just used up, and with one that permits one more."""
-        path, body = "/v1/agents/", {"name": name, **fields}
-        if self.client.tosses(0.4):
-            count = len(await self.client.insist("GET", "/v1/agents/?limit=100"))
-            await self.operator.insist("PUT", self.quotas, {"agents": count})
-            await self.change("POST", path, body, refused=507)
-            await self.operator.insist("PUT", self.quotas, {"agents": count + 1})
-            await self.change("POST", path, body, {**self.state, name: fields})
-            await self.operator.insist("PUT", self.quotas, {"agents": 0})
-        else:
-            await self.change("POST", path, body, {**self.state, name: fields})
+        path, body, after = "/v1/agents/", {"name": name, **fields}, {**self.state, name: fields}
+        if self.client.tosses(0.6):
+            await self.change("POST", path, body, after)
+            return
+        kind = self.client.picks(("agents", "messages"))
+        used = (await self.operator.insist("GET", self.quotas.replace("quotas", "usage")))["usage"][kind]
+        await self.operator.insist("PUT", self.quotas, {kind: used})
+        await self.change("POST", path, body, refused=507)
+        await self.operator.insist("PUT", self.quotas, {kind: used + (1 if kind == "agents" else 100)})
+        await self.change("POST", path, body, after)
+        await self.operator.insist("PUT", self.quotas, {"agents": 0})
+
+    async def _is_throttled(self) -> None:
+        """The requests of one minute are counted: so many are answered, and no more."""
+        began_s = self.machine.loop.time()
+        usage = (await self.operator.insist("GET", self.quotas.replace("quotas", "usage")))["usage"]
+        limit = usage["requests_this_minute"] + REQUESTS_MAX
+        await self.operator.insist("PUT", self.quotas, {"requests_per_minute": limit})
+        answers = [await self.client.ask("GET", "/v1/agents/count") for _ in range(2 * REQUESTS_MAX)]
+        whole = began_s // MINUTE_S == self.machine.loop.time() // MINUTE_S
+        served = sum(each is not None and each.status != 429 for each in answers)
+        if whole and not self.machine.faults.firings and served != REQUESTS_MAX:
+            raise Broken("a quota of requests is held", f"{served} more were answered in a minute, of {usage} {limit}")
+        await self.operator.insist("PUT", self.quotas, {"agents": 0})
 
     async def read(self) -> Any:
         listed = [one for one in await self.pages("/v1/agents/", "") if one["name"] != OTHERS]

@@ -95,11 +95,29 @@ class CredentialModel(ModelledResource):
         body = {"name": name, "scopes": ["write"], "user_id": user_id}
         await self._made_one(name, "/v1/kelpie/keys", body, {**new})
         await self._use(name)
+        known = await self._agents_for(user_id)
         after = {each: one for each, one in self.state.items() if each != name}
         await self.change("DELETE", f"/v1/admin/users/?user_id={user_id}", None, after)
         self.ended.add(name)
-        if name not in self.state:
-            await self._use(name)
+        if name in self.state:
+            return
+        await self._use(name)
+        nobody, seen = await self._agents_for(None), await self._agents_for(user_id)
+        if known not in (None, self.all) or (nobody is not None and seen is not None and nobody != seen):
+            raise Broken("an operator acts for users that exist", f"{user_id} had {known} and has {seen}, not {nobody}")
+
+    async def _agents_for(self, user_id: str | None) -> list[str] | None:
+        """The agents that an operator sees for a user, for an unknown one those of the default user; None where nobody
+        knows."""
+        await self.machine.up()
+        headers = {} if user_id is None else {"user_id": user_id}
+        try:
+            response = await self.machine.client(f"operator of {self.client.name}", headers).request(
+                "GET", "/v1/agents/?limit=100"
+            )
+        except ConnectionLost:
+            return None
+        return sorted(one["id"] for one in response.json()) if response.status == 200 else None
 
     def current(self, state: Any) -> Any:
         left = still_there(state, self.now)

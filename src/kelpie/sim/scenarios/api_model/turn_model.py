@@ -486,6 +486,15 @@ class TurnModel(ModelledResource):
         if not forth == ids == back[::-1]:
             raise Broken("the pages of a list are the list", f"{path}: {ids}, {forth} and {back}")
 
+    async def _recompile(self) -> None:
+        """The instructions are listed as they were just rebuilt, however often they were listed before."""
+        path = f"/v1/agents/{self.agent_id}"
+        await self.client.insist("GET", f"{path}/messages?limit=1&order=asc")
+        told = await self.client.insist("POST", f"{path}/recompile", {})
+        (first,) = await self.client.insist("GET", f"{path}/messages?limit=1&order=asc")
+        if first["content"] != told:
+            raise Broken("what is rewritten is listed", f"{self.agent_id}: {first['content']!r} and not {told!r}")
+
     async def read(self) -> Any:
         lanes = {DEFAULT: said_in(await self._listed(DEFAULT))}
         human = {DEFAULT: await self._lines(f"/v1/agents/{self.agent_id}/core-memory/blocks/human")}
@@ -506,6 +515,7 @@ class TurnModel(ModelledResource):
     async def check(self) -> None:
         await super().check()
         await self._pages_are_the_list(self.client.picks(list(self.state["lanes"])))
+        await self._recompile()
         words = [said.split()[1] for said in self.state["said"] if said.startswith("user word")]
         if not words:
             return

@@ -23,6 +23,7 @@ class CellPrograms:
         self.started = 0
         self._machine = machine
         self._most = most
+        self._ended = 0  # times that a program ended and no more ran than may
         self._running: dict[Node, list[str]] = {}  # by the life of the machine that they run on
         machine.world.program = self
 
@@ -41,7 +42,7 @@ class CellPrograms:
         here.append(server.name)
         self.started += 1
         if len(here) > self._most:
-            self._machine.loop.call_later(OVERLAP_S, self._are_few, here)
+            self._machine.loop.call_later(OVERLAP_S, self._are_few, here, self._ended)
         talk = _Talk(server, channel)
         try:
             await talk.run()
@@ -52,9 +53,10 @@ class CellPrograms:
         finally:
             talk.end()
             here.remove(server.name)
+            self._ended += len(here) <= self._most
 
-    def _are_few(self, here: list[str]) -> None:
-        if len(here) > self._most:
+    def _are_few(self, here: list[str], ended: int) -> None:
+        if len(here) > self._most and ended == self._ended:
             told = f"{here} run, and the limit is {self._most}"
             self._machine.loop.fail(Broken("programs of servers are bounded", told))
 

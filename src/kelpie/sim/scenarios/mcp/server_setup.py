@@ -77,9 +77,9 @@ class McpScenario(ServerScenario):
         self.configs[name] = {"mcp_server_type": kind, "server_url": host.url, "auth_token": server.token}
         return host
 
-    def as_programs(self, *named: tuple[str, str], kinds: tuple[str, ...] = ("do",)) -> None:
+    def as_programs(self, *named: tuple[str, str], kinds: tuple[str, ...] = ("do",), most: int = PROCESSES_MAX) -> None:
         made = [RemoteServer(self.machine, name, version, kinds) for name, version in named]
-        self.programs = CellPrograms(self.machine, made, PROCESSES_MAX)
+        self.programs = CellPrograms(self.machine, made, most)
         for server in made:
             self.servers[server.name] = server
             self.configs[server.name] = self.programs.config(server)

@@ -24,8 +24,9 @@ LOOKS = 15
 WHOLE = "an import is whole or not at all"
 TOOLS = ["file_tool", "grep_files", "open_files", "semantic_search_files"]  # the folder brings the last three
 SAID = 3 * PIECE_ROWS + 1  # messages of each agent after its instructions
+SHOWN = (SAID + 1, 1)  # how many of them, with the instructions, the model of each agent is shown
 SOURCE = 'def file_tool(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the x\n    """\n    return x\n'
-_TOLD = "SELECT id FROM agents WHERE name LIKE ? AND organization_id <> ''"
+_TOLD = "SELECT id, name FROM agents WHERE name LIKE ? AND organization_id <> ''"
 _ROWS = "SELECT count(*) FROM messages WHERE agent_id = ?"
 _SEEN = "SELECT count(*) FROM context JOIN messages ON messages.id = context.message_id WHERE context.agent_id = ?"
 
@@ -57,7 +58,7 @@ def _agent(name: str, number: int) -> dict[str, Any]:
         "tool_ids": ["tool-0"],
         "source_ids": ["source-0"],
         "messages": [first, *messages],
-        "in_context_message_ids": [first["id"], *(each["id"] for each in messages)],
+        "in_context_message_ids": [first["id"], *(each["id"] for each in messages)][: SHOWN[number]],
     }
 
 
@@ -74,12 +75,14 @@ class AgentFiles(ServerScenario):
 
     async def _import(self, client: ScenarioClient, number: int) -> None:
         for turn in range(FILES):
-            await client.pause()
+            await client.pause(12.0)  # so that the cleanup comes in the middle of some
             # the last two people import the same file at once
             name = f"file-{min(number, PEOPLE - 2)}-{turn}"
             path = "/v1/agents/import?append_copy_suffix=false"
             answer = await client.ask("POST", path, agent_file(name))
             self.fates.setdefault(name, []).append(fate_of(answer))
+            if answer is not None and 400 <= answer.status < 500:
+                raise Broken("a sound request is accepted", f"an import got {answer.status} {answer.body!r}")
             if answer is not None and answer.status == 200:
                 made: list[str] = answer.json()["agent_ids"]
                 self.imported += made
@@ -100,7 +103,7 @@ class AgentFiles(ServerScenario):
 
     async def _look(self, client: ScenarioClient) -> None:
         for _ in range(LOOKS):
-            await client.pause(1.0)
+            await client.pause(3.0)
             answer = await client.ask("GET", "/v1/agents/?limit=100&include=agent.blocks&include=agent.tools")
             if answer is None or answer.status != 200:
                 continue
@@ -114,13 +117,13 @@ class AgentFiles(ServerScenario):
         index_is_whole(self.machine.disk)
         disk = self.machine.disk
         for name, fates in self.fates.items():
-            there = [row[0] for row in disk.query(_TOLD, f"{name}-%")]
+            there = disk.query(_TOLD, f"{name}-%")
             least, most = fates.count(Fate.done), len(fates) - fates.count(Fate.refused)
             if not least <= len(there) / 2 <= most or len(there) % 2:
                 raise Broken(WHOLE, f"{name}: {len(there)} agents after {fates}")
-            for agent_id in there:
+            for agent_id, called in there:
                 rows = [disk.query(statement, agent_id)[0][0] for statement in (_ROWS, _SEEN)]
-                if rows != [SAID + 1, SAID + 1]:
+                if rows != [SAID + 1, _shown(called)]:
                     raise Broken(WHOLE, f"{agent_id} of {name} has {rows} messages and places in its context")
             groups = disk.query("SELECT count(*) FROM groups WHERE description = ?", f"group of {name}")[0][0]
             blocks = disk.query("SELECT count(*) FROM blocks WHERE value = ?", name)[0][0]
@@ -138,10 +141,14 @@ def _both_or_none(names: list[str]) -> None:
             raise Broken(WHOLE, f"a list of agents has only a part of {name}: {sorted(names)}")
 
 
+def _shown(name: str) -> int:
+    return SHOWN[int(name.rpartition("-")[2])]
+
+
 def _is_whole(agent: Mapping[str, Any]) -> None:
     labels = sorted(block["label"] for block in agent["blocks"])
     tools = [tool["name"] for tool in agent["tools"]]
-    if len(agent["message_ids"]) != SAID + 1 or labels != ["human", "shared"] or tools != TOOLS:
+    if len(agent["message_ids"]) != _shown(agent["name"]) or labels != ["human", "shared"] or tools != TOOLS:
         raise Broken(WHOLE, f"{agent['name']}: {len(agent['message_ids'])} messages, {labels}, {tools}")
 
 
@@ -153,6 +160,7 @@ AGENT_FILES = replace(
             Aim(Fault.storage_write_fail, "database.commit", rate=0.02),
             Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.01),
             Aim(Fault.storage_read_fail, "database.read", rate=0.01),
+            Aim(Fault.storage_latency, "database.write", rate=0.2),
             Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=1),
             Aim(Fault.crash_during_transaction, "database.statement", rate=0.003, times_max=2),
             Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=2),

@@ -24,6 +24,8 @@ GAPLESS = "versions have no gaps"
 KEPT = "a saved version never changes"
 WHOLE = "a deployment is whole or not at all"
 ONE_VERSION = "an agent is of one version"
+PRESERVED = "a preserved block keeps its value"
+MIGRATING = 1  # the save after which the agents are migrated
 _AGENTS = (
     "SELECT a.deployment_id, count(*) FROM agents a JOIN agent_variables v ON v.agent_id = a.id "
     "WHERE a.organization_id <> '' AND v.memory_variables LIKE ? GROUP BY 1"
@@ -32,21 +34,29 @@ _VERSIONS = "SELECT number FROM template_versions WHERE number > 0 ORDER BY numb
 
 
 def document(mark: str) -> dict[str, Any]:
-    """A template of two agents with a block of their own and one that they share; `mark` is in all its texts."""
+    """A template of two agents with a block of their own and one that they share; `mark` is in all its texts.
+
+    The shared one is preserved when agents are migrated. Of the version that they are migrated to the first agent does
+    not have it.
+    """
     text = f"{mark} for {{{{buyer}}}}"
+    shared = [[] if mark.endswith(f"-{MIGRATING}") else ["block-0"], ["block-0"]]
     agents = [
         {
             "id": f"agent-{number}",
             "name": f"second of {mark}",
             "system": text,
-            "block_ids": ["block-0", f"block-{number + 1}"],
+            "block_ids": [*shared[number], f"block-{number + 1}"],
         }
         for number in range(2)
     ]
     blocks = [("shared", 0), ("human", 1), ("human", 2)]
     return {
         "agents": agents,
-        "blocks": [{"id": f"block-{number}", "label": label, "value": text} for label, number in blocks],
+        "blocks": [
+            {"id": f"block-{number}", "label": label, "value": text, "preserve_on_migration": label == "shared"}
+            for label, number in blocks
+        ],
         "groups": [{"id": "group-0", "agent_ids": ["agent-0", "agent-1"], "description": "two"}],
     }
 
@@ -58,6 +68,7 @@ class Templates(ServerScenario):
         self.numbers: list[str] = []  # of acknowledged saves
         self.deployments: dict[str, Fate] = {}  # by their buyer
         self.seen: dict[str, str] = {}  # the document of every version that was read
+        self.preserved: dict[str, str] = {}  # by deployment: the value of its shared block
 
     async def act(self) -> None:
         await self.make_agents(1)
@@ -79,12 +90,16 @@ class Templates(ServerScenario):
             await client.pause()
             mark = f"saved-{number}-{turn}"
             await client.ask("PATCH", f"/v1/templates/{NAME}", {"agent_file_json": document(mark)})
-            body = {"message": mark, "migrate_agents": turn == 1}
+            body = {
+                "message": mark,
+                "migrate_agents": turn == MIGRATING,
+                "block_reconciliation_strategy": client.picks(("reconcile-all", "preserve-deleted")),
+            }
             answer = await client.ask("POST", f"/v1/templates/{NAME}/save", body)
             self.saves[mark] = fate_of(answer)
             if answer is not None and answer.status == 200:
                 self.numbers.append(answer.json()["latest_version"])
-            elif turn == 1:
+            elif turn == MIGRATING:
                 self.saves[mark] = Fate.unknown  # the version was saved, and the migration failed after it
 
     async def _roll_back(self, client: ScenarioClient) -> None:
@@ -124,6 +139,14 @@ class Templates(ServerScenario):
             answer = await client.ask("GET", "/v1/agents/?limit=100&include=agent.blocks")
             for agent in answer.json() if answer is not None and answer.status == 200 else ():
                 _of_one_version(agent)
+                self._is_preserved(agent)
+
+    def _is_preserved(self, agent: dict[str, Any]) -> None:
+        for block in agent["blocks"] if agent["base_template_id"] is not None else ():
+            if block["label"] == "shared":
+                value, deployment = block["value"], str(agent["deployment_id"])
+                if self.preserved.setdefault(deployment, value) != value:
+                    raise Broken(PRESERVED, f"{deployment} had '{self.preserved[deployment]}' and has '{value}'")
 
     async def _read(self, client: ScenarioClient, version: str) -> None:
         answer = await client.ask("GET", f"/v1/templates/{NAME}:{version}/snapshot")

@@ -45,7 +45,10 @@ LINES = (
 )
 ROUNDS = 4
 LOOKS = 9
-WAYS = ("whole", "whole", "part", "part", "twice", "at once", "with words", "unheard", "only words", "cancel")
+WAYS = (
+    *("whole", "part", "part", "twice", "otherwise", "elsewhere", "at once", "with words", "unheard"),
+    *("only words", "cancel"),
+)
 REFUSALS = (400, 409, 429)
 _MAY_BE_TOLD = (*REFUSALS, 503)
 _STOPPED = re.compile(rb'"stop_reason":\s*"(\w+)"')
@@ -148,6 +151,10 @@ class Approvals(ServerScenario):
             await self._send(client, lane, answers)
             if way == "twice":
                 await self._send(client, lane, answers)
+            elif way == "otherwise":
+                await self._send(client, lane, [_changed(client, answer) for answer in answers])
+            elif way == "elsewhere":
+                await self._send_elsewhere(client, lane, answers)
 
     def _opinion(self, client: ScenarioClient, call: Mapping[str, Any]) -> dict[str, Any]:
         mark = json.loads(call["arguments"])["mark"]
@@ -195,6 +202,17 @@ class Approvals(ServerScenario):
         reason = StopReason(_STOPPED.findall(told.body)[-1].decode())
         for word in words:
             word.acknowledged = status_for(reason) is RunStatus.completed
+
+    async def _send_elsewhere(
+        self, client: ScenarioClient, lane: ConversationAddress, answers: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Sends the same answers to the other conversations of the agent, where nothing waits for them."""
+        body = {"messages": [{"type": "approval", "approvals": answers}], "streaming": False}
+        for other in self.lanes:
+            if other.agent_id == lane.agent_id and other != lane:
+                told = await client.ask("POST", other.messages, body)
+                if told is not None and told.status == 200:
+                    raise Broken("answers count in their conversation", f"{other} took {answers}: {told.body!r}")
 
     async def _cancel(self, client: ScenarioClient, lane: ConversationAddress) -> int | None:
         called_s = self.machine.loop.time()
@@ -249,6 +267,13 @@ class Approvals(ServerScenario):
         super().check()
         self.waits.were_waiting(self.heard)
         check_answers(self.machine.disk, self.words, self.emptied_s, self.outside.effects)
+
+
+def _changed(client: ScenarioClient, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same decision with other arguments."""
+    if answer["type"] != "approval" or not answer["approve"]:
+        return answer
+    return {**answer, "arguments": {"mark": f"{answer['mark']}-{client.name}-otherwise"}}
 
 
 WAITING = scenario(

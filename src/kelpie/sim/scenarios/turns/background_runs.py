@@ -231,6 +231,8 @@ BACKGROUND = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02, times_max=3),
         Aim(Fault.storage_write_fail, "stream.previews", rate=0.15),
         Aim(Fault.storage_write_fail, "stream.previews.told", rate=0.15),
+        Aim(Fault.storage_write_fail, "callbacks.record", rate=0.3, times_max=2),
+        Aim(Fault.storage_write_fail, "callbacks.record.told", rate=0.3, times_max=2),
         Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=2),
         Aim(Fault.crash_after_write, "database.acknowledge", rate=0.02, times_max=2),
         Aim(Fault.vanishing_client, "client.stream", rate=0.05),

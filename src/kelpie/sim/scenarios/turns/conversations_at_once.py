@@ -100,22 +100,34 @@ class ConversationsAtOnce(ServerScenario):
         await client.ask("DELETE", f"/v1/conversations/{conversation}")
 
     async def _edit(self, client: ScenarioClient) -> None:
+        """Edits of the agent and of one conversation, in any order and apart: each is told for itself."""
         for number in range(2):
-            await client.pause()
-            for key, path in (("own", f"/v1/blocks/{self.copies['note']}"), ("agent", f"/v1/blocks/{self.note}")):
-                edit = self.edits.call(key, f"{key} {number}")
-                await self.edits.make(client, edit, "PATCH", path, {"value": edit.value})
-            edit = self.edits.call("temperature", f"0.{number + 1}")
-            settings = {"provider_type": "openai", "temperature": float(edit.value or 0)}
-            path = f"/v1/conversations/{self.own}"
-            await self.edits.make(client, edit, "PATCH", path, {"model_settings": settings})
-            await self._switch_thoughts(client, on=number == 1)
+            edits = [self._edit_own, self._edit_shared, self._edit_settings, self._switch_thoughts]
+            while edits:
+                await client.pause()
+                edit = edits.pop(edits.index(client.picks(edits)))
+                await edit(client, number)
+                if edit == self._edit_settings:  # which nothing but its own version tells of
+                    await self._say(client, self.own)
 
-    async def _switch_thoughts(self, client: ScenarioClient, *, on: bool) -> None:
-        """Switches the thoughts in tool calls, where the agent's type has them."""
+    async def _edit_own(self, client: ScenarioClient, number: int) -> None:
+        edit = self.edits.call("own", f"own {number}")
+        await self.edits.make(client, edit, "PATCH", f"/v1/blocks/{self.copies['note']}", {"value": edit.value})
+
+    async def _edit_shared(self, client: ScenarioClient, number: int) -> None:
+        edit = self.edits.call("agent", f"agent {number}")
+        await self.edits.make(client, edit, "PATCH", f"/v1/blocks/{self.note}", {"value": edit.value})
+
+    async def _edit_settings(self, client: ScenarioClient, number: int) -> None:
+        edit = self.edits.call("temperature", f"0.{number + 1}")
+        settings = {"provider_type": "openai", "temperature": float(edit.value or 0)}
+        await self.edits.make(client, edit, "PATCH", f"/v1/conversations/{self.own}", {"model_settings": settings})
+
+    async def _switch_thoughts(self, client: ScenarioClient, number: int) -> None:
+        """Switches the thoughts in tool calls off and on, where the agent's type has them."""
         if self.config["put_inner_thoughts_in_kwargs"]:
-            config = {**self.config, "put_inner_thoughts_in_kwargs": on}
-            edit = self.edits.call("thoughts", str(on))
+            config = {**self.config, "put_inner_thoughts_in_kwargs": number == 1}
+            edit = self.edits.call("thoughts", str(number == 1))
             await self.edits.make(client, edit, "PATCH", f"/v1/agents/{self.agent}", {"llm_config": config})
 
     # --- what must be so -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ _COUNTED = (
     ("files", ("name", "original_name", "error"), "files"),
     ("file_passages", ("text",), ""),
 )
-_PRESENT = {"sqlite_where": sa.text("NOT removed"), "postgresql_where": sa.text("NOT removed")}
+_PRESENT = sa.text("NOT removed")
 
 
 def upgrade() -> None:
@@ -42,7 +42,12 @@ def upgrade() -> None:
         op.f("ix_folders_organization_id_created_at_id"), "folders", ["organization_id", "created_at", "id"]
     )
     op.create_index(
-        op.f("uq_folders_organization_id_name"), "folders", ["organization_id", "name"], unique=True, **_PRESENT
+        op.f("uq_folders_organization_id_name"),
+        "folders",
+        ["organization_id", "name"],
+        unique=True,
+        sqlite_where=_PRESENT,
+        postgresql_where=_PRESENT,
     )
     op.create_index(op.f("ix_folders_removed"), "folders", ["removed"])
     op.create_table(
@@ -72,7 +77,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_files")),
     )
     op.create_index(op.f("ix_files_folder_id_created_at_id"), "files", ["folder_id", "created_at", "id"])
-    op.create_index(op.f("uq_files_folder_id_name"), "files", ["folder_id", "name"], unique=True, **_PRESENT)
+    op.create_index(
+        op.f("uq_files_folder_id_name"),
+        "files",
+        ["folder_id", "name"],
+        unique=True,
+        sqlite_where=_PRESENT,
+        postgresql_where=_PRESENT,
+    )
     op.create_index(
         op.f("ix_files_status_organization_id_updated_at"), "files", ["status", "organization_id", "updated_at"]
     )

@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.Text(), nullable=True),
         sa.Column("call_id", sa.Text(), nullable=True),
         sa.Column("continued", sa.Boolean(), nullable=False),
+        sa.Column("repeated", sa.Boolean(), nullable=False),
         sa.Column("request", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_client_turns_agent_id"), ondelete="CASCADE"),

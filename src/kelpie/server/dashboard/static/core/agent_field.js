@@ -10,14 +10,15 @@ const PAUSE_MS = 150;
  * @param {{id: string, name: string} | null} chosen
  * @param {(agent: {id: string, name: string} | null) => void} changed
  * @param {AbortSignal} signal
+ * @param {string} [placeholder] what an empty field means
  */
-export function agentField(chosen, changed, signal) {
+export function agentField(chosen, changed, signal, placeholder = "All agents") {
   const [inputId, listId] = [freshId("agent"), freshId("agents")];
   /** @type {{id: string, name: string}[]} */
   let known = chosen ? [chosen] : [];
   let timer = 0;
   const list = h("datalist", { id: listId });
-  const input = h("input", { type: "search", id: inputId, list: listId, value: chosen?.name ?? "", placeholder: "All agents", autocomplete: "off", on: {
+  const input = h("input", { type: "search", id: inputId, list: listId, value: chosen?.name ?? "", placeholder, autocomplete: "off", on: {
     input: () => {
       clearTimeout(timer);
       timer = window.setTimeout(() => void suggest(), PAUSE_MS);

@@ -6,6 +6,7 @@ import { connection } from "./connection.js";
 const BASE = new URL(".", document.baseURI);
 const PATIENCE_MS = 30_000;
 const SILENCE_MS = 75_000; // the server pings an idle stream every 20 s unless it is set otherwise
+const FRAMES_AT_ONCE = 300;
 const FRAME_CHARS_MAX = 64 * 1024 * 1024;
 
 export const session = new EventTarget(); // "ended" when the server no longer knows the session
@@ -190,7 +191,8 @@ async function readFrames(body, onFrame, heard) {
     if (rest.length > FRAME_CHARS_MAX) throw new ApiError("The server sent a frame that is too long to show.", { status: 500 });
     const frames = rest.split(/\r?\n\r?\n/);
     rest = frames.pop() ?? "";
-    for (const frame of frames) {
+    for (const [place, frame] of frames.entries()) {
+      if (place % FRAMES_AT_ONCE === FRAMES_AT_ONCE - 1) await new Promise((resolve) => window.setTimeout(resolve)); // let people type
       let event = "message";
       let data = "";
       for (const line of frame.split(/\r?\n/)) {

@@ -68,5 +68,7 @@ export function timeline(spans, totalMs) {
   const shapes = spans.map((each, place) =>
     svg("rect", { x: (each.startMs / total) * 100, y: place * 6, width: Math.max((each.ms / total) * 100, 0.4), height: 4, class: `hue-${(each.kind ?? 0) % HUES}` }, svg("title", null, each.label)),
   );
-  return svg("svg", { viewBox: `0 0 100 ${Math.max(spans.length * 6, 6)}`, preserveAspectRatio: "none", role: "img", "aria-label": spans.map((each) => each.label).join("; ").slice(0, 500), class: "timeline" }, shapes);
+  const picture = svg("svg", { viewBox: `0 0 100 ${Math.max(spans.length * 6, 6)}`, preserveAspectRatio: "none", role: "img", "aria-label": spans.map((each) => each.label).join("; ").slice(0, 500), class: "timeline" }, shapes);
+  picture.style.height = `${Math.max(spans.length, 1) * 0.9}rem`;
+  return picture;
 }

@@ -26,7 +26,7 @@ export function say(text) {
  */
 export function failure(error, again) {
   const told = error instanceof Error ? error.message : String(error);
-  const remedy = error instanceof ApiError ? error.remedy : "Reload the page. If it happens again, report it with the steps that led here.";
+  const remedy = error instanceof ApiError ? error.remedy : error instanceof RangeError ? "Change the input as the message says, then try again." : "Reload the page. If it happens again, report it with the steps that led here.";
   const box = h("div", { class: "failure", role: "alert" });
   box.append(
     h("p", { class: "failure-what" }, visible(told)),

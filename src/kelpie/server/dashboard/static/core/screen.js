@@ -43,7 +43,8 @@ export class Screen extends HTMLElement {
   }
 
   /**
-   * Runs `work`; a failure is shown inside the screen with its remedy, in place of its content if there is none yet.
+   * Runs `work`; a failure is shown inside the screen with its remedy. What failed because the server was away is done
+   * again when it is back.
    * @param {() => unknown} work
    */
   async attempt(work) {
@@ -55,7 +56,7 @@ export class Screen extends HTMLElement {
       const again = () => void this.attempt(work);
       if (error.unreachable) connection.addEventListener("back", again, { once: true, signal: this.signal });
       if (!this.firstChild) replace(this, h("h1", null, "This cannot be shown"), failure(error, again));
-      else this.append(failure(error, again));
+      else if (!error.unreachable) this.append(failure(error, again)); // the banner says so, and it is tried again
     }
   }
 

@@ -50,8 +50,12 @@ export function pagedTable(options) {
   async function turn(step) {
     if (step > 0 && next !== null) cursors = [...cursors, next];
     if (step < 0) cursors = cursors.slice(0, -1);
-    await reload();
-    scroller.focus();
+    try {
+      await reload();
+      scroller.focus();
+    } catch (error) {
+      fail(node, error);
+    }
   }
 
   async function reload() {
@@ -66,10 +70,7 @@ export function pagedTable(options) {
       shown = page.rows.length;
       draw(page.rows);
     } catch (error) {
-      if (!signal.aborted) {
-        fail(node, error);
-        throw error;
-      }
+      if (!signal.aborted) throw error;
     } finally {
       if (mine === latest) node.removeAttribute("aria-busy");
     }

@@ -93,6 +93,7 @@ export default class RunsScreen extends Screen {
     };
     this.windowTitle(`Run of ${run.agent_name}`);
     const said = transcript();
+    said.rest();
     const facts = h(
       "dl",
       { class: "facts" },

@@ -16,6 +16,7 @@ export default class StepScreen extends Screen {
     const [agent, others, run] = await Promise.all([get(`v1/agents/${step.agent_id}`, { include: "agent.tags" }, this.signal), get("v1/steps/", { agent_id: step.agent_id, limit: 50, order: "desc" }, this.signal), get(`v1/runs/${step.run_id}`, {}, this.signal)]);
     this.windowTitle(`Prompt of a step of ${agent.name}`);
     const said = transcript();
+    said.rest();
     const place = h("div");
     const pickId = freshId("with");
     const wanted = this.route.query.get("with") ?? "";

@@ -8,6 +8,7 @@ import { markdown } from "../../core/markdown.js";
 import { link } from "../../core/router.js";
 
 const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
+const GROWING_CHARS = 4000;
 const DRAW_MS = 80;
 
 /** @typedef {import("../../core/dom.js").Child} Child */
@@ -68,15 +69,11 @@ export class TextEntry extends Entry {
   /** @param {string} more */
   add(more) {
     this.#text += more;
-    if (this.#text.length > FORMATTED_CHARS_MAX) {
-      if (!this.#plain.isConnected) replace(this.content, this.#plain);
-      this.#plain.append(visible(more.length === this.#text.length ? this.#text : more));
-      return;
-    }
     if (!this.#timer) {
       this.#timer = window.setTimeout(() => {
         this.#timer = 0;
-        this.#draw();
+        if (this.#text.length > FORMATTED_CHARS_MAX) this.#drawEnd();
+        else this.#draw();
       }, DRAW_MS);
     }
   }
@@ -95,6 +92,12 @@ export class TextEntry extends Entry {
     this.#text = parts.map((part) => part.text ?? "").join("\n");
     this.#draw();
     for (const part of parts) if (part.type === "image") this.content.append(picture(part.source ?? {}));
+  }
+
+  /** Of a long text that still grows, only the end is drawn: the cost does not grow with it. */
+  #drawEnd() {
+    if (!this.#plain.isConnected) replace(this.content, h("p", { class: "hint" }, "This message is long. Its beginning is shown again when it is complete."), this.#plain);
+    this.#plain.textContent = visible(this.#text.slice(-GROWING_CHARS));
   }
 
   #draw() {

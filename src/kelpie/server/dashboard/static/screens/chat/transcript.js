@@ -9,7 +9,9 @@ import { reasonText } from "../../core/stop_reasons.js";
 import { Entry, TextEntry, ToolEntry } from "./entries.js";
 
 const ENTRIES_MAX = 400;
+const ENTRIES_HARD_MAX = 2000; // also while a person reads further up
 const NEAR_PX = 120;
+const BY_HAND_MS = 400;
 
 /** @type {{[type: string]: {kind: "user" | "assistant" | "reasoning" | "summary" | "note", who: string, field: string}}} */
 const TEXTS = {
@@ -28,6 +30,7 @@ export class Transcript extends HTMLElement {
   #newest = h("button", { type: "button", class: "newest", hidden: true }, "Jump to the newest");
   #scroller = h("div", { class: "chat-scroller", tabindex: "0", role: "region", "aria-label": "Messages" });
   #pinned = true;
+  #byHandAt = -Infinity;
   /** Called with a tool entry that waits for a person. @type {(entry: ToolEntry, approve: boolean, reason: string) => Promise<void>} */
   answer = async () => {};
   /** Loads messages before the oldest. @type {() => Promise<void>} */
@@ -46,11 +49,20 @@ export class Transcript extends HTMLElement {
       this.#scroller.scrollTop += this.#scroller.scrollHeight - from;
     });
     this.#newest.addEventListener("click", () => this.toNewest());
+    const byHand = () => (this.#byHandAt = performance.now());
+    for (const event of ["wheel", "touchmove", "keydown", "pointerdown", "pointermove"]) this.#scroller.addEventListener(event, byHand, { passive: true });
     this.#scroller.addEventListener("scroll", () => {
-      this.#pinned = this.#scroller.scrollHeight - this.#scroller.scrollTop - this.#scroller.clientHeight < NEAR_PX;
+      const near = this.#scroller.scrollHeight - this.#scroller.scrollTop - this.#scroller.clientHeight < NEAR_PX;
+      if (near) this.#pinned = true;
+      else if (performance.now() - this.#byHandAt < BY_HAND_MS) this.#pinned = false; // content that grows also moves it away
       this.#newest.hidden = this.#pinned;
     }, { passive: true });
     new ResizeObserver(() => this.#follow()).observe(this.#list);
+  }
+
+  /** Stays at the beginning: for a record that is complete. */
+  rest() {
+    this.#pinned = false;
   }
 
   toNewest() {
@@ -215,7 +227,7 @@ export class Transcript extends HTMLElement {
 
   /** Removes the oldest entries beyond the limit; the server still has them. */
   #trim() {
-    if (this.#entries.size <= ENTRIES_MAX || !this.#pinned) return;
+    if (this.#entries.size <= (this.#pinned ? ENTRIES_MAX : ENTRIES_HARD_MAX)) return;
     for (const [key, entry] of this.#entries) {
       if (this.#entries.size <= ENTRIES_MAX) break;
       entry.node.remove();

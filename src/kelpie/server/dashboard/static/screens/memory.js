@@ -1,0 +1,51 @@
+// The memory of one agent: `#/memory/<agent>/<part>/<id>`. Its parts are in screens/memory/, one module each.
+
+import { get } from "../core/api.js";
+import { agentField } from "../core/agent_field.js";
+import { h, replace, words } from "../core/dom.js";
+import { lastAgent, rememberAgent } from "../core/last_agent.js";
+import { empty } from "../core/notice.js";
+import { tabs } from "../core/parts.js";
+import { go, link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { blockList, blockPage } from "./memory/blocks.js";
+import { factsPart } from "./memory/facts.js";
+import { filesPart } from "./memory/files.js";
+import { passagesPart } from "./memory/passages.js";
+import { searchPart } from "./memory/search.js";
+import { workingPart } from "./memory/working.js";
+
+/** @typedef {{id: string, name: string}} Agent */
+
+/** @type {[string, string][]} */
+const PARTS = [["blocks", "Blocks"], ["working", "Working memory"], ["passages", "Passages"], ["facts", "Facts"], ["files", "Files"], ["search", "Search"]];
+/** @type {{[name: string]: (screen: Screen, agent: Agent, place: Element) => Promise<void>}} */
+const SHOW = { blocks: blockList, working: workingPart, passages: passagesPart, facts: factsPart, files: filesPart, search: searchPart };
+
+export default class MemoryScreen extends Screen {
+  async show() {
+    const [, id, part = "blocks", item] = this.route.path;
+    if (!id) {
+      const found = await lastAgent(this.signal);
+      if (found) location.replace(link(["memory", found.id]));
+      else replace(this, h("h1", null, "Memory"), empty("There is no agent yet.", h("a", { href: link(["agents"]) }, "Create one")));
+      return;
+    }
+    const agent = await get(`v1/agents/${id}`, { include: "agent.tags" }, this.signal);
+    rememberAgent(id);
+    this.windowTitle(`Memory of ${agent.name}`);
+    const place = h("div", { class: "screen" });
+    const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["memory", found.id, part]), this.signal, "Choose an agent");
+    replace(
+      this,
+      h("div", { class: "head" }, h("h1", null, "Memory of ", words(agent.name)), h("div", { class: "row" }, h("a", { class: "button", href: link(["chat", id]) }, "Chat"), h("a", { class: "button", href: link(["agents", id]) }, "Details"))),
+      h("div", { class: "filters" }, chosen),
+      tabs("Parts of the memory", ["memory", id], PARTS, part),
+      place,
+    );
+    if (part === "blocks" && item) await blockPage(this, agent, place, item);
+    else await (SHOW[part] ?? blockList)(this, agent, place);
+  }
+}
+
+customElements.define("kelpie-memory", MemoryScreen);

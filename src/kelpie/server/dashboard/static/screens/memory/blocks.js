@@ -1,0 +1,135 @@
+// Memory blocks of an agent: their text, who changed it and when, what changed, and going back.
+
+import { ApiError, get, patch, post } from "../../core/api.js";
+import { ask, confirm } from "../../core/dialog.js";
+import { diffView } from "../../core/diff.js";
+import { freshId, h, replace, words } from "../../core/dom.js";
+import { count, number, shortId } from "../../core/format.js";
+import { longText } from "../../core/long_text.js";
+import { empty, say } from "../../core/notice.js";
+import { action, agentLink, card, factList, pagesOf } from "../../core/parts.js";
+import { keep, link } from "../../core/router.js";
+import { pagedTable } from "../../core/table.js";
+import { time } from "../../core/time.js";
+
+/** @typedef {import("../../core/screen.js").Screen} Screen */
+/** @typedef {import("../memory.js").Agent} Agent */
+
+const VERSIONS = 20;
+const CHOICES = 200;
+
+/** @param {Screen} screen @param {Agent} agent @param {Element} place */
+export async function blockList(screen, agent, place) {
+  const blocks = await get(`v1/agents/${agent.id}/core-memory/blocks`, { limit: 200 }, screen.signal);
+  const again = () => blockList(screen, agent, place);
+  const create = action(place, "New block", async () => {
+    const made = await ask(
+      "New block",
+      [
+        { name: "label", label: "Label", required: true, hint: "The agent knows the block by it, such as `plans`." },
+        { name: "description", label: "Description", hint: "Tells the agent what belongs here." },
+        { name: "value", label: "Text", kind: "textarea", rows: 5 },
+      ],
+      "Create block",
+      async (values) => {
+        const block = await post("v1/blocks/", { label: values.label, value: values.value, ...(values.description ? { description: values.description } : {}) });
+        await patch(`v1/agents/${agent.id}/core-memory/blocks/attach/${block.id}`);
+        return block;
+      },
+    );
+    if (!made) return;
+    say(`Created block ${made.label}`);
+    await again();
+  });
+  const shown = blocks.map((/** @type {any} */ block) =>
+    h(
+      "section",
+      { class: "card" },
+      h("div", { class: "head" }, h("h2", null, h("a", { href: link(["memory", agent.id, "blocks", block.id]) }, words(block.label))), h("div", { class: "row" }, block.read_only && h("span", { class: "tag" }, "read only"), h("span", { class: "hint" }, sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { label: `Edit block ${block.label}` }))),
+      block.description && h("p", { class: "hint" }, words(String(block.description).slice(0, 400))),
+      longText(block.value, { label: `Block ${block.label}`, shown: 4000 }),
+    ),
+  );
+  replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "The agent sees these texts in every prompt and may change them."), create), shown.length ? shown : empty("This agent has no memory blocks.", h("p", null, "Create one to give it something to remember in every turn.")));
+}
+
+/** @param {Screen} screen @param {Agent} agent @param {Element} place @param {string} id */
+export async function blockPage(screen, agent, place, id) {
+  const [block, agents] = await Promise.all([get(`v1/blocks/${id}`, {}, screen.signal), get(`v1/blocks/${id}/agents`, { limit: 20, include: "agent.tags" }, screen.signal)]);
+  const versions = await get(`v1/blocks/${id}/history`, { limit: CHOICES }, screen.signal);
+  const newest = versions[0]?.version ?? null;
+  const again = () => blockPage(screen, agent, place, id);
+  /** @param {number} version */
+  const restore = async (version) => {
+    const done = await confirm("Restore version", `The text of version ${number(version)} becomes a new version of the block. Nothing is lost.`, "Restore version", () => post(`v1/blocks/${id}/rollback`, { version, expected_version: newest }));
+    if (!done) return;
+    say(`Restored version ${number(version)}`);
+    await again();
+  };
+  const table = pagedTable({
+    label: "Versions",
+    signal: screen.signal,
+    columns: [
+      { label: "Version", class: "nowrap", cell: (/** @type {any} */ row) => `Version ${number(row.version)}` },
+      { label: "When", class: "nowrap", cell: (row) => (row.damaged ? h("span", { class: "tag bad" }, "damaged") : time(row.created_at)) },
+      { label: "By", cell: authorOf },
+      { label: "Size", class: "num", cell: (row) => count(row.chars, "character") },
+      { label: "Actions", cell: (row) => h("div", { class: "row" }, row.version > 1 && action(place, "What changed", async () => { await compare(row.version - 1, row.version); shown.scrollIntoView({ block: "nearest" }); }, { label: `What changed in version ${row.version}` }), row.version !== newest && !row.damaged && action(place, "Restore", () => restore(row.version), { label: `Restore version ${row.version}` })) },
+    ],
+    load: pagesOf(`v1/blocks/${id}/history`, {}, VERSIONS, "version", "before"),
+  });
+  const shown = h("div");
+  const choice = (/** @type {string} */ label, /** @type {() => void} */ changed) => {
+    const field = freshId("version");
+    const select = h("select", { id: field, on: { change: changed } }, versions.map((/** @type {any} */ each) => h("option", { value: each.version }, `Version ${number(each.version)}`)));
+    return { select, node: h("div", { class: "field" }, h("label", { for: field }, label), select) };
+  };
+  const chosen = () => void screen.attempt(() => compare(Number(from.select.value), Number(to.select.value)));
+  const [from, to] = [choice("From", chosen), choice("To", chosen)];
+  /** @param {number} before @param {number} after */
+  const compare = async (before, after) => {
+    [from.select.value, to.select.value] = [String(before), String(after)];
+    keep({ from: before, to: after });
+    const [old, now] = await Promise.all([before, after].map((version) => get(`v1/blocks/${id}/history/${version}`, {}, screen.signal)));
+    replace(shown, diffView(String(old.value ?? ""), String(now.value ?? "")));
+  };
+  replace(
+    place,
+    h("div", { class: "head" }, h("h2", null, "Block ", words(block.label)), h("div", { class: "row" }, h("span", { class: "hint" }, sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { class: "primary" }))),
+    h("section", { class: "card" }, longText(block.value, { label: `Block ${block.label}` }), factList([["Id", h("code", null, block.id)], ["Description", words(block.description ?? "none")], ["Attached to", agents.map((/** @type {any} */ each) => [agentLink(each.id, "memory", each.name), " "])], ["Read only", block.read_only ? "yes: the agent cannot change it" : "no"]])),
+    card("Versions", table.node),
+    versions.length > 1 && card("Difference", h("div", { class: "filters" }, from.node, to.node), shown),
+  );
+  await table.reload();
+  if (versions.length > 1) await compare(Number(screen.route.query.get("from")) || newest - 1, Number(screen.route.query.get("to")) || newest);
+}
+
+/** @param {any} block */
+async function editBlock(block) {
+  const [now] = await get(`v1/blocks/${block.id}/history`, { limit: 1 });
+  return ask(
+    `Edit block ${block.label}`,
+    [
+      { name: "value", label: "Text", kind: "textarea", rows: 12, value: block.value },
+      { name: "description", label: "Description", value: block.description ?? "" },
+      { name: "limit", label: "Limit (characters)", kind: "number", value: block.limit },
+    ],
+    "Save block",
+    async (values) => {
+      const [latest] = await get(`v1/blocks/${block.id}/history`, { limit: 1 });
+      if (latest?.version !== now?.version) throw new ApiError("The block was changed while you edited it.", { status: 409, remedy: "Copy your text, close this dialog and edit the block again: it then has the newest text." });
+      await patch(`v1/blocks/${block.id}`, { value: values.value, description: values.description || undefined, limit: Number(values.limit) || undefined });
+      say(`Changed block ${block.label}`);
+      return true;
+    },
+  );
+}
+
+/** @param {any} block */
+const sizeOf = (block) => `${number(String(block.value ?? "").length)} of ${number(block.limit)} characters`;
+
+/** @param {any} row */
+function authorOf(row) {
+  const who = row.author?.type === "agent" && row.author.id ? ["agent ", agentLink(row.author.id, "memory")] : [row.author?.type ?? "unknown", " ", row.author?.id && h("code", { title: row.author.id }, shortId(row.author.id))];
+  return h("span", null, who, row.tool && [", tool ", h("code", null, words(row.tool))], row.run_id && [", ", h("a", { href: link(["runs", row.run_id]) }, "run")], row.restores && `, restores version ${number(row.restores)}`);
+}

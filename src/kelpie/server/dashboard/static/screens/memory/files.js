@@ -1,0 +1,107 @@
+// Folders and files of an agent.
+
+import { get, patch, post, remove } from "../../core/api.js";
+import { ask, confirm } from "../../core/dialog.js";
+import { h, replace, words } from "../../core/dom.js";
+import { bytes, count } from "../../core/format.js";
+import { longText } from "../../core/long_text.js";
+import { empty, say } from "../../core/notice.js";
+import { action, card, pagesOf } from "../../core/parts.js";
+import { stateTag } from "../../core/stop_reasons.js";
+import { pagedTable } from "../../core/table.js";
+import { time } from "../../core/time.js";
+
+const PAGE = 50;
+const FOLDERS = 50;
+const UPLOAD_MS = 300_000;
+
+/** @typedef {import("../../core/screen.js").Screen} Screen */
+
+/** @param {Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
+export async function filesPart(screen, agent, place) {
+  /** @type {{node: HTMLElement, reload: () => Promise<void>}[]} */
+  let shown = [];
+  await showFolders(screen, agent, place, (made) => (shown = made));
+  screen.repeat(async () => {
+    if (place.querySelector(".tag.warn")) await Promise.all(shown.map((each) => each.reload()));
+  }, 2000);
+}
+
+/**
+ * @param {Screen} screen
+ * @param {import("../memory.js").Agent} agent
+ * @param {Element} place
+ * @param {(made: {node: HTMLElement, reload: () => Promise<void>}[]) => void} made
+ */
+async function showFolders(screen, agent, place, made) {
+  const attached = await get(`v1/agents/${agent.id}/folders`, { limit: FOLDERS }, screen.signal);
+  const opened = await get(`v1/agents/${agent.id}/files`, { limit: 100, is_open: true }, screen.signal);
+  const again = () => showFolders(screen, agent, place, made);
+  const attach = async () => {
+    const known = await get("v1/folders/", { limit: 200 }, screen.signal);
+    const mine = new Set(attached.map((/** @type {any} */ each) => each.id));
+    const offered = known.filter((/** @type {any} */ each) => !mine.has(each.id)).map((/** @type {any} */ each) => ({ value: each.id, label: each.name }));
+    const done = await ask(
+      "Attach folder",
+      [
+        { name: "folder", label: "Folder", kind: "select", options: [{ value: "", label: "A new folder" }, ...offered] },
+        { name: "name", label: "Name of the new folder", hint: "Only for a new folder." },
+      ],
+      "Attach folder",
+      async (values) => {
+        if (!values.folder && !String(values.name).trim()) throw new RangeError("Give the new folder a name.");
+        const id = values.folder || (await post("v1/folders/", { name: values.name })).id;
+        await patch(`v1/agents/${agent.id}/folders/attach/${id}`);
+        return true;
+      },
+    );
+    if (!done) return;
+    say("Attached the folder");
+    await again();
+  };
+  const shown = attached.map((/** @type {any} */ folder) => folderCard(screen, agent, place, folder, again));
+  made(shown);
+  replace(
+    place,
+    h("div", { class: "head" }, h("p", { class: "hint" }, "The agent can open and search the files of its folders."), action(place, "Attach folder", attach)),
+    attached.length ? shown.map((/** @type {any} */ each) => each.node) : empty("This agent has no folders.", h("p", null, "Attach a folder, then upload files to it.")),
+    opened.files.length > 0 && card("Open files", opened.files.map((/** @type {any} */ file) => h("details", null, h("summary", null, words(file.file_name), " ", h("span", { class: "hint" }, file.start_line ? `from line ${file.start_line}` : "")), longText(file.visible_content ?? "", { label: file.file_name }), h("div", { class: "row" }, action(place, "Close", async () => { await patch(`v1/agents/${agent.id}/files/${file.file_id}/close`); await again(); }))))),
+  );
+  await Promise.all(shown.map((/** @type {any} */ each) => each.reload()));
+}
+
+/** @param {Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place @param {any} folder @param {() => Promise<void>} again */
+function folderCard(screen, agent, place, folder, again) {
+  const table = pagedTable({
+    label: `Files in ${folder.name}`,
+    signal: screen.signal,
+    columns: [
+      { label: "File", cell: (/** @type {any} */ row) => words(row.file_name) },
+      { label: "State", cell: (row) => [stateTag(row.processing_status === "completed" ? "completed" : row.processing_status === "error" ? "failed" : "running"), row.error_message && [" ", words(String(row.error_message).slice(0, 300))]] },
+      { label: "Size", class: "num", cell: (row) => bytes(row.file_size) },
+      { label: "Passages", class: "num", cell: (row) => count(row.total_chunks, "passage") },
+      { label: "Added", cell: (row) => time(row.created_at) },
+      { label: "Actions", cell: (row) => h("div", { class: "row" }, action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), action(place, "Delete", async () => {
+        if (await confirm("Delete file", h("span", null, "This deletes ", words(row.file_name), " for all agents. It cannot be undone."), "Delete file", () => remove(`v1/folders/${folder.id}/${row.id}`))) await table.reload();
+      }, { class: "danger", label: `Delete ${row.file_name}` })) },
+    ],
+    load: pagesOf(`v1/folders/${folder.id}/files`, {}, PAGE),
+  });
+  const upload = async () => {
+    const made = await ask("Upload file", [{ name: "file", label: "File", kind: "file", required: true }], "Upload file", (values) => {
+      const form = new FormData();
+      form.append("file", /** @type {File} */ (values.file));
+      return post(`v1/folders/${folder.id}/upload`, form, { patienceMs: UPLOAD_MS });
+    });
+    if (!made) return;
+    say(`Uploaded ${made.file_name ?? "the file"}`);
+    await table.restart();
+  };
+  const detach = async () => {
+    if (!(await confirm("Detach folder", h("span", null, "The agent no longer sees the files of ", words(folder.name), ". The folder stays."), "Detach folder", () => patch(`v1/agents/${agent.id}/folders/detach/${folder.id}`)))) return;
+    say(`Detached ${folder.name}`);
+    await again();
+  };
+  const node = card(["Folder ", words(folder.name)], folder.description && h("p", { class: "hint" }, words(folder.description)), h("div", { class: "row" }, action(place, "Upload file", upload), action(place, "Detach", detach)), table.node);
+  return { node, reload: table.reload };
+}

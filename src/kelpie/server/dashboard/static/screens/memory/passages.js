@@ -1,0 +1,56 @@
+// Passages: the archive of an agent, in which it searches.
+
+import { post, remove } from "../../core/api.js";
+import { ask, confirm } from "../../core/dialog.js";
+import { h, replace } from "../../core/dom.js";
+import { longText } from "../../core/long_text.js";
+import { empty, say } from "../../core/notice.js";
+import { action, pagesOf, tagList } from "../../core/parts.js";
+import { keep } from "../../core/router.js";
+import { pagedTable } from "../../core/table.js";
+import { time } from "../../core/time.js";
+
+const PAGE = 30;
+
+/** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
+export async function passagesPart(screen, agent, place) {
+  const base = `v1/agents/${agent.id}/archival-memory`;
+  let contains = screen.route.query.get("contains") ?? "";
+  const add = async () => {
+    const made = await ask(
+      "New passage",
+      [
+        { name: "text", label: "Text", kind: "textarea", rows: 6, required: true },
+        { name: "tags", label: "Tags", hint: "Separated by commas." },
+      ],
+      "Add passage",
+      (values) => post(base, { text: values.text, tags: String(values.tags).split(",").map((each) => each.trim()).filter(Boolean) }),
+    );
+    if (!made) return;
+    say("Added a passage");
+    await table.restart();
+  };
+  const table = pagedTable({
+    label: "Passages",
+    signal: screen.signal,
+    columns: [
+      { label: "Text", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
+      { label: "Tags", cell: (row) => tagList(row.tags) },
+      { label: "Added", cell: (row) => time(row.created_at) },
+      { label: "Actions", cell: (row) => action(place, "Delete", async () => {
+        if (!(await confirm("Delete passage", "The agent will not find it again. It cannot be undone.", "Delete passage", () => remove(`${base}/${row.id}`)))) return;
+        say("Deleted the passage");
+        await table.reload();
+      }, { class: "danger" }) },
+    ],
+    none: empty("No passages here.", h("p", null, "An agent stores passages with its tool archival_memory_insert; you can add some as well.")),
+    load: (after, signal) => pagesOf(base, { ascending: false, search: contains }, PAGE)(after, signal),
+  });
+  const search = h("input", { type: "search", value: contains, placeholder: "Only passages that contain", "aria-label": "Only passages that contain", on: { change: () => {
+    contains = search.value.trim();
+    keep({ contains });
+    void screen.attempt(() => table.restart());
+  } } });
+  replace(place, h("div", { class: "head" }, search, action(place, "New passage", add)), table.node);
+  await table.reload();
+}

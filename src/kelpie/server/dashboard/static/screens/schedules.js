@@ -1,0 +1,212 @@
+// Schedules and webhooks of all agents: `#/schedules`, `#/schedules/<id>`, and the webhooks at `#/schedules/webhooks`.
+
+import { get, patch, post, remove } from "../core/api.js";
+import { agentField } from "../core/agent_field.js";
+import { ask, confirm, openDialog } from "../core/dialog.js";
+import { h, replace, words } from "../core/dom.js";
+import { ago, count, moment } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { empty, say } from "../core/notice.js";
+import { action, agentLink, card, factList, pagesOf, tabs } from "../core/parts.js";
+import { link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { shortcut } from "../core/shortcuts.js";
+import { pagedTable } from "../core/table.js";
+import { time } from "../core/time.js";
+
+const PAGE = 50;
+const HISTORY = 20;
+const REFRESH_MS = 5000;
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+/** @type {{[state: string]: string}} */
+const TONES = { active: "good", paused: "warn", done: "good", sent: "good", dead: "bad", pending: "warn", waiting: "warn", running: "warn" };
+
+export default class SchedulesScreen extends Screen {
+  async show() {
+    const part = this.route.path[1];
+    if (part === "webhooks") await this.#hooks();
+    else if (part && part !== "list") await this.#one(part);
+    else await this.#list();
+  }
+
+  /** @param {string} current @param {HTMLElement} button */
+  #head(current, button) {
+    return [h("div", { class: "head" }, h("h1", null, "Schedules and webhooks"), button), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["webhooks", "Webhooks"]], current)];
+  }
+
+  async #list() {
+    /** @type {() => Promise<void>} */
+    const again = () => table.reload();
+    const table = pagedTable({
+      label: "Schedules",
+      signal: this.signal,
+      link: (/** @type {any} */ row) => link(["schedules", row.id]),
+      columns: [
+        { label: "Schedule", cell: (row) => words(row.name || textOf(row).slice(0, 80) || row.id) },
+        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
+        { label: "When", cell: whenOf },
+        { label: "State", cell: (row) => tag(row.status) },
+        { label: "Next", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
+        { label: "Last", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
+        { label: "Actions", cell: (row) => h("div", { class: "row" }, this.#actions(row, again)) },
+      ],
+      none: empty("No schedules.", h("p", null, "A schedule sends a message to an agent at a time, or again and again.")),
+      load: pagesOf("v1/kelpie/schedules", {}, PAGE),
+    });
+    const create = async () => {
+      if (await createSchedule(this.signal)) await table.restart();
+    };
+    replace(this, this.#head("list", action(this, ["New schedule ", h("kbd", null, "n")], create, { class: "primary" })), table.node);
+    shortcut("n", "New schedule", () => void this.attempt(create), this.signal);
+    this.repeat(() => table.reload(), REFRESH_MS);
+    this.onReturn(() => table.reload());
+    await table.reload();
+  }
+
+  /** @param {any} row @param {() => Promise<void>} again @returns {import("../core/dom.js").Child[]} */
+  #actions(row, again) {
+    const base = `v1/agents/${row.agent_id}/schedule/${row.id}`;
+    const name = row.name || row.id;
+    return [
+      action(this, "Run now", async () => { await post(`${base}/run`); say("Fired the schedule"); await again(); }, { label: `Run now: ${name}` }),
+      row.status !== "completed" && action(this, row.paused ? "Resume" : "Pause", async () => { await patch(base, { paused: !row.paused }); say(row.paused ? "Resumed the schedule" : "Paused the schedule"); await again(); }, { label: `${row.paused ? "Resume" : "Pause"} ${name}` }),
+      action(this, "Delete", async () => {
+        if (!(await confirm("Delete schedule", "This deletes the schedule with its history. It cannot be undone.", "Delete schedule", () => remove(base)))) return;
+        say("Deleted the schedule");
+        if (this.route.path[1] === row.id) location.hash = link(["schedules"]);
+        else await again();
+      }, { class: "danger", label: `Delete ${name}` }),
+    ];
+  }
+
+  /** @param {string} id */
+  async #one(id) {
+    const row = await get(`v1/kelpie/schedules/${id}`, {}, this.signal);
+    const base = `v1/agents/${row.agent_id}/schedule/${id}`;
+    const again = () => this.#one(id);
+    const edit = async () => {
+      const done = await ask("Edit schedule", [
+        { name: "name", label: "Name", value: row.name ?? "" },
+        { name: "message", label: "Message", kind: "textarea", rows: 5, value: textOf(row), required: true },
+        ...(row.recurrence_rule ? [{ name: "rule", label: "Cron expression", value: row.recurrence_rule, required: true }, { name: "zone", label: "Time zone", value: row.timezone, required: true }] : []),
+      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, message: values.message, ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : {}) }), true));
+      if (done) await again();
+    };
+    const table = pagedTable({
+      label: "Firings",
+      signal: this.signal,
+      columns: [
+        { label: "Due", cell: (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", h("span", { class: "tag" }, "by hand")]] },
+        { label: "State", cell: (each) => tag(each.status) },
+        { label: "Attempts", class: "num", cell: (each) => count(each.attempts, "attempt") },
+        { label: "Error", cell: (each) => words(String(each.error ?? "").slice(0, 300)) },
+        { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : "–") },
+        { label: "Actions", cell: (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); }) },
+      ],
+      none: empty("It has not fired yet."),
+      load: pagesOf(`${base}/firings`, {}, HISTORY),
+    });
+    this.windowTitle(row.name || "Schedule");
+    replace(
+      this,
+      h("div", { class: "head" }, h("h1", null, words(row.name || "Schedule")), h("div", { class: "row" }, action(this, "Edit", edit), this.#actions(row, again), h("a", { class: "button", href: link(["schedules"]) }, "All schedules"))),
+      card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", tag(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", h("code", null, row.id)]]), longText(textOf(row), { label: "Message" })),
+      card("History", table.node),
+    );
+    this.repeat(() => table.reload(), REFRESH_MS);
+    await table.reload();
+  }
+
+  async #hooks() {
+    const table = pagedTable({
+      label: "Webhooks",
+      signal: this.signal,
+      columns: [
+        { label: "Webhook", cell: (/** @type {any} */ row) => words(row.name) },
+        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
+        { label: "State", cell: (row) => tag(row.enabled ? "active" : "paused") },
+        { label: "Instructions", cell: (row) => words(String(row.instructions ?? "").slice(0, 160)) },
+        { label: "Last used", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
+        { label: "Actions", cell: (row) => {
+          const base = `v1/agents/${row.agent_id}/hooks/${row.id}`;
+          return h("div", { class: "row" }, action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
+            if (await confirm("New address", "The present address stops working at once.", "Make a new address", async () => showAddress(await post(`${base}/renew`)))) await table.reload();
+          }, { label: `New address of ${row.name}` }), action(this, "Delete", async () => {
+            if (await confirm("Delete webhook", "Its address stops working at once. It cannot be undone.", "Delete webhook", () => remove(base))) await table.reload();
+          }, { class: "danger", label: `Delete ${row.name}` }));
+        } },
+      ],
+      none: empty("No webhooks.", h("p", null, "A webhook is an address: what another program posts to it wakes an agent.")),
+      load: pagesOf("v1/kelpie/hooks", {}, PAGE),
+    });
+    const create = async () => {
+      const made = await askWithAgent("New webhook", [{ name: "name", label: "Name", required: true }, { name: "instructions", label: "Instructions", kind: "textarea", rows: 3, hint: "Stand before each body that arrives." }], "Create webhook", (agent, values) => post(`v1/agents/${agent}/hooks`, { name: values.name, instructions: values.instructions || null }), this.signal);
+      if (!made) return;
+      showAddress(made);
+      await table.restart();
+    };
+    replace(this, this.#head("webhooks", action(this, ["New webhook ", h("kbd", null, "n")], create, { class: "primary" })), table.node);
+    shortcut("n", "New webhook", () => void this.attempt(create), this.signal);
+    await table.reload();
+  }
+}
+
+/** @param {AbortSignal} signal */
+function createSchedule(signal) {
+  return askWithAgent(
+    "New schedule",
+    [
+      { name: "name", label: "Name" },
+      { name: "message", label: "Message", kind: "textarea", rows: 4, required: true },
+      { name: "rule", label: "Cron expression", hint: "Again and again: minute, hour, day, month, weekday. `0 9 * * 1-5` is 9:00 on weekdays." },
+      { name: "at", label: "Or once at", hint: "Such as 2027-01-31T09:00, in the time zone below." },
+      { name: "zone", label: "Time zone", value: ZONE, required: true },
+    ],
+    "Create schedule",
+    async (agent, values) => {
+      if (Boolean(values.rule) === Boolean(values.at)) throw new RangeError("Give either a cron expression or one time.");
+      const made = await post(`v1/agents/${agent}/schedule`, { name: values.name || null, message: values.message, timezone: values.zone, ...(values.rule ? { recurrence_rule: values.rule } : { scheduled_time: values.at }) });
+      say("Created the schedule");
+      return made;
+    },
+    signal,
+  );
+}
+
+/**
+ * A dialog that asks for an agent as well.
+ * @param {string} title
+ * @param {import("../core/dialog.js").Field[]} fields
+ * @param {string} label
+ * @param {(agentId: string, values: import("../core/dialog.js").Values) => Promise<any>} act
+ * @param {AbortSignal} signal
+ */
+function askWithAgent(title, fields, label, act, signal) {
+  /** @type {string | null} */
+  let agent = null;
+  const field = agentField(null, (found) => (agent = found?.id ?? null), signal, "Choose an agent");
+  return ask(title, fields, label, async (values) => {
+    if (!agent) throw new RangeError("Choose an agent from the list.");
+    return act(agent, values);
+  }, { intro: field });
+}
+
+/** @param {any} hook */
+function showAddress(hook) {
+  openDialog("Address of the webhook", h("p", null, "It is shown this once. Whoever knows it can wake the agent."), h("code", { class: "secret" }, new URL(hook.path.replace(/^\//, ""), document.baseURI).href));
+}
+
+/** @param {any} row */
+function textOf(row) {
+  return (row.message?.messages ?? []).map((/** @type {any} */ each) => (typeof each.content === "string" ? each.content : (each.content ?? []).map((/** @type {any} */ part) => part.text ?? "[image]").join(" "))).join("\n");
+}
+
+/** @param {any} row */
+function whenOf(row) {
+  return row.recurrence_rule ? [h("code", null, words(row.recurrence_rule)), " ", h("span", { class: "hint" }, row.timezone)] : `once, ${moment(row.scheduled_time)}`;
+}
+
+/** @param {string} state */
+const tag = (state) => h("span", { class: `tag ${TONES[state] ?? ""}` }, state);
+
+customElements.define("kelpie-schedules", SchedulesScreen);

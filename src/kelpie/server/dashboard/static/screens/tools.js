@@ -1,0 +1,226 @@
+// Tools and MCP: tools with their schemas, a form that runs them, servers and their state, permissions, and calls.
+// `#/tools`, `#/tools/tool/<id>`, `#/tools/servers`, `#/tools/permissions`, `#/tools/calls`.
+
+import { get, patch, post, put, remove } from "../core/api.js";
+import { agentField } from "../core/agent_field.js";
+import { ask, confirm } from "../core/dialog.js";
+import { freshId, h, replace, words } from "../core/dom.js";
+import { bytes, count, duration, number } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { empty, say } from "../core/notice.js";
+import { action, agentLink, card, factList, pagesOf, parsedJson, tabs, tagList } from "../core/parts.js";
+import { keep, link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { pagedTable } from "../core/table.js";
+import { time } from "../core/time.js";
+import { schemaForm } from "./tools/schema_form.js";
+
+const PAGE = 50;
+const REFRESH_MS = 5000;
+const RUN_MS = 300_000;
+const OUTCOMES = [["", "Any outcome"], ["success", "Done"], ["error", "Failed"], ["refused", "Refused"], ["denied", "Denied"], ["invalid", "Invalid"], ["interrupted", "Interrupted"]];
+/** @type {[string, string][]} */
+const PARTS = [["list", "Tools"], ["servers", "MCP servers"], ["permissions", "Permissions"], ["calls", "Calls"]];
+
+export default class ToolsScreen extends Screen {
+  async show() {
+    const [, part = "list", id] = this.route.path;
+    if (part === "tool" && id) return this.#tool(id);
+    const place = h("div", { class: "screen" });
+    replace(this, h("div", { class: "head" }, h("h1", null, "Tools and MCP")), tabs("Parts", ["tools"], PARTS, part), place);
+    if (part === "servers") await this.#servers(place);
+    else if (part === "permissions") await this.#permissions(place);
+    else if (part === "calls") await this.#calls(place);
+    else await this.#list(place);
+  }
+
+  /** @param {Element} place */
+  async #list(place) {
+    let name = this.route.query.get("search") ?? "";
+    const [permitted, used] = await Promise.all([get("v1/kelpie/tools", { limit: 1000 }, this.signal), get("v1/kelpie/tools/usage", { hours: 168 }, this.signal)]);
+    const rights = new Map(permitted.map((/** @type {any} */ each) => [each.id, each]));
+    const calls = new Map(used.map((/** @type {any} */ each) => [each.tool, each]));
+    const table = pagedTable({
+      label: "Tools",
+      signal: this.signal,
+      link: (/** @type {any} */ row) => link(["tools", "tool", row.id]),
+      columns: [
+        { label: "Tool", cell: (row) => h("code", null, words(row.name)) },
+        { label: "Kind", cell: (row) => words(String(row.tool_type ?? "").replaceAll("_", " ")) },
+        { label: "Description", cell: (row) => words(String(row.description ?? "").split("\n")[0]?.slice(0, 160)) },
+        { label: "May do", cell: (row) => tagList(rights.get(row.id)?.capabilities) },
+        { label: "Permitted", cell: (row) => permission(rights.get(row.id)) },
+        { label: "Calls in 7 days", class: "num", cell: (row) => { const one = calls.get(row.name); return one ? `${count(one.calls, "call")}, ${number(one.errors)} failed` : "none"; } },
+      ],
+      none: empty("No tools match."),
+      load: (after, signal) => pagesOf("v1/tools/", { search: name, order: "asc" }, PAGE)(after, signal),
+    });
+    const search = h("input", { type: "search", value: name, "aria-label": "Search tools by name", placeholder: "Search by name", on: { change: () => { name = search.value.trim(); keep({ search: name }); void this.attempt(() => table.restart()); } } });
+    replace(place, search, table.node);
+    await table.reload();
+  }
+
+  /** @param {string} id */
+  async #tool(id) {
+    const tool = await get(`v1/tools/${id}`, {}, this.signal);
+    const schema = tool.json_schema?.parameters ?? tool.args_json_schema ?? {};
+    const form = schemaForm(schema);
+    const shown = h("div", { class: "screen", "aria-live": "polite" });
+    const problem = h("div");
+    const own = ["custom"].includes(tool.tool_type) && tool.source_code;
+    /** @type {string | null} */
+    let agent = null;
+    const field = agentField(null, (found) => (agent = found?.id ?? null), this.signal, "Choose an agent");
+    const run = async () => {
+      const args = form.read();
+      if (!own && !agent) throw new RangeError("This tool belongs to agents. Choose an agent that has it.");
+      replace(shown, h("p", { class: "hint" }, "Running …"));
+      try {
+        const told = agent ? await post(`v1/agents/${agent}/tools/${encodeURIComponent(tool.name)}/run`, { args }, { patienceMs: RUN_MS, signal: this.signal }) : await post("v1/tools/run", { source_code: tool.source_code, source_type: tool.source_type, args, name: tool.name, json_schema: tool.json_schema, pip_requirements: tool.pip_requirements, npm_requirements: tool.npm_requirements }, { patienceMs: RUN_MS, signal: this.signal });
+        replace(shown, resultOf(told));
+      } catch (error) {
+        replace(shown);
+        throw error;
+      }
+    };
+    this.windowTitle(`Tool ${tool.name}`);
+    replace(
+      this,
+      h("div", { class: "head" }, h("h1", null, "Tool ", words(tool.name)), h("a", { class: "button", href: link(["tools"]) }, "All tools")),
+      h("div", { class: "split" },
+        card("Run", h("p", { class: "hint" }, own ? "Its code runs in the sandbox. With an agent, it runs with the agent's secrets and permissions." : "It runs for the agent that you choose, and can change its memory."), field, form.node, problem, h("div", { class: "row" }, action(problem, "Run tool", run, { class: "primary" })), shown),
+        card("About", factList([["Id", h("code", null, tool.id)], ["Kind", words(String(tool.tool_type ?? "").replaceAll("_", " "))], ["Approval", tool.default_requires_approval ? "asked for by default" : "not asked for by default"], ["Result", `at most ${count(tool.return_char_limit, "character")}`], ["Tags", tagList(tool.tags)], ["Packages", words([...(tool.pip_requirements ?? []), ...(tool.npm_requirements ?? [])].map((/** @type {any} */ each) => `${each.name}${each.version ? ` ${each.version}` : ""}`).join(", ") || "none")]]), longText(tool.description ?? "", { label: "Description", shown: 3000 }), h("a", { href: link(["tools", "calls"], { tool: tool.name }) }, "Its calls"))),
+      card("Schema", longText(JSON.stringify(schema, null, 2), { label: "Schema", shown: 6000 })),
+      tool.source_code && card("Source code", longText(tool.source_code, { label: "Source code" })),
+    );
+  }
+
+  /** @param {Element} place */
+  async #servers(place) {
+    const draw = async () => {
+      const servers = await get("v1/kelpie/mcp-servers", {}, this.signal);
+      replace(list, servers.length ? servers.map((/** @type {any} */ each) => this.#server(each, place, draw)) : empty("No MCP servers.", h("p", null, "An MCP server offers tools to agents. Add one, then attach its tools to an agent.")));
+    };
+    const list = h("div", { class: "screen" });
+    const add = async () => {
+      const made = await ask(
+        "Add MCP server",
+        [
+          { name: "name", label: "Name", required: true },
+          { name: "kind", label: "Reached by", kind: "select", options: [{ value: "streamable_http", label: "HTTP" }, { value: "sse", label: "HTTP with events (older)" }, { value: "stdio", label: "A program on the server" }] },
+          { name: "where", label: "Address or command", required: true, hint: "The address of its endpoint, or a command with its arguments." },
+          { name: "token", label: "Token", kind: "password", hint: "Sent as Authorization: Bearer. Empty: none." },
+        ],
+        "Add MCP server",
+        (values) => {
+          const [command, ...args] = String(values.where).trim().split(/\s+/);
+          const config = values.kind === "stdio" ? { mcp_server_type: "stdio", command, args } : { mcp_server_type: values.kind, server_url: values.where, ...(values.token ? { auth_header: "Authorization", auth_token: `Bearer ${values.token}` } : {}) };
+          return post("v1/mcp-servers/", { server_name: values.name, config }, { patienceMs: RUN_MS });
+        },
+      );
+      if (made) {
+        say(`Added ${made.server_name}`);
+        await draw();
+      }
+    };
+    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Connections are made when an agent needs them."), action(place, "Add MCP server", add)), list);
+    this.repeat(() => (document.querySelector("details[open]") ? null : draw()), REFRESH_MS);
+    await draw();
+  }
+
+  /** @param {any} server @param {Element} place @param {() => Promise<void>} again */
+  #server(server, place, again) {
+    const state = server.breaker === "closed" ? (server.connected ? ["good", "connected"] : ["", "not connected now"]) : ["bad", server.breaker === "open" ? "left alone after failures" : "being tried again"];
+    const tools = h("div");
+    return h(
+      "section",
+      { class: "card" },
+      h("div", { class: "head" }, h("h2", null, words(server.server_name), " ", h("span", { class: `tag ${state[0]}` }, state[1])), h("div", { class: "row" }, action(place, "Refresh tools", async () => {
+        const told = await patch(`v1/mcp-servers/${server.id}/refresh`, undefined, { patienceMs: RUN_MS });
+        say(`${server.server_name}: ${count(told.added.length, "tool")} added, ${number(told.updated.length)} changed, ${number(told.deleted.length)} removed`);
+        await again();
+      }, { label: `Refresh tools of ${server.server_name}` }), action(place, "Delete", async () => {
+        if (await confirm("Delete MCP server", "Its tools are removed from all agents. It cannot be undone.", "Delete MCP server", () => remove(`v1/mcp-servers/${server.id}`))) await again();
+      }, { class: "danger", label: `Delete ${server.server_name}` }))),
+      factList([["Kind", words(server.mcp_server_type)], ["Protocol", words(server.protocol_version ?? "not known yet")], ["Program", words(server.server_info ? `${server.server_info.name ?? ""} ${server.server_info.version ?? ""}` : "not known yet")], ["Calls", count(server.calls, "call")], ["Failures in a row", count(server.failures, "failure")], ...(server.last_error ? [/** @type {[string, import("../core/dom.js").Child]} */ (["Last error", words(String(server.last_error).slice(0, 500))])] : [])]),
+      h("details", { on: { toggle: async (/** @type {Event} */ event) => {
+        if (!(/** @type {HTMLDetailsElement} */ (event.target).open) || tools.firstChild) return;
+        const found = await get(`v1/mcp-servers/${server.id}/tools`, {}, this.signal);
+        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["tools", "tool", each.id]) }, h("code", null, words(each.name))), " ", h("span", { class: "hint" }, words(String(each.description ?? "").split("\n")[0]?.slice(0, 160)))))) : h("p", { class: "hint" }, "It offers no tools."));
+      } } }, h("summary", null, "Its tools"), tools),
+    );
+  }
+
+  /** @param {Element} place */
+  async #permissions(place) {
+    const policy = await get("v1/kelpie/policy", {}, this.signal);
+    const shown = { permissions: policy.permissions, limits: policy.limits };
+    const edit = async () => {
+      const done = await ask("Tool policy", [{ name: "policy", label: "Policy (JSON)", kind: "textarea", rows: 16, value: JSON.stringify(shown, null, 2), hint: "docs/permissions.md explains the fields." }], "Save policy", async (values) => (await put("v1/kelpie/policy", parsedJson(values.policy)), true));
+      if (!done) return;
+      say("Changed the tool policy");
+      await this.#permissions(place);
+    };
+    /** @type {string | null} */
+    const chosen = this.route.query.get("agent");
+    const rights = h("div", { class: "screen" });
+    const of = async (/** @type {string} */ id) => {
+      const found = await get(`v1/agents/${id}/permissions`, {}, this.signal);
+      replace(rights, factList(found.tools.map((/** @type {any} */ each) => [each.name, [permission(each), " ", tagList(each.capabilities)]])));
+    };
+    replace(
+      place,
+      card("Policy for all agents", h("p", { class: "hint" }, "What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), longText(JSON.stringify(shown, null, 2), { label: "Policy" }), h("div", { class: "row" }, action(place, "Change the policy", edit))),
+      card("Limits that the server sets", longText(JSON.stringify(policy.server, null, 2), { label: "Limits of the server" })),
+      card("What an agent's tools may do", agentField(null, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
+    );
+    if (chosen) await of(chosen);
+  }
+
+  /** @param {Element} place */
+  async #calls(place) {
+    const chosen = { tool: this.route.query.get("tool") ?? "", outcome: this.route.query.get("outcome") ?? "" };
+    const table = pagedTable({
+      label: "Calls",
+      signal: this.signal,
+      columns: [
+        { label: "When", cell: (/** @type {any} */ row) => time(row.created_at) },
+        { label: "Tool", cell: (row) => h("code", null, words(row.tool)) },
+        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
+        { label: "Outcome", cell: (row) => [h("span", { class: `tag ${row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""}` }, row.outcome), " ", words(String(row.reason ?? "").slice(0, 200))] },
+        { label: "Took", class: "num", cell: (row) => duration(row.duration_ms) },
+        { label: "CPU", class: "num", cell: (row) => duration(row.cpu_ms) },
+        { label: "Memory", class: "num", cell: (row) => bytes(row.memory_peak_bytes) },
+        { label: "Run", cell: (row) => (row.run_id ? h("a", { href: link(["runs", row.run_id]) }, "Run") : "–") },
+      ],
+      none: empty("No calls match."),
+      load: (before, signal) => pagesOf("v1/kelpie/tools/calls", chosen, PAGE, "number", "before")(before, signal),
+    });
+    const apply = () => {
+      keep(chosen);
+      void this.attempt(() => table.restart());
+    };
+    const [toolId, outcomeId] = [freshId("tool"), freshId("outcome")];
+    const tool = h("input", { id: toolId, type: "search", value: chosen.tool, on: { change: () => { chosen.tool = tool.value.trim(); apply(); } } });
+    const outcome = h("select", { id: outcomeId, on: { change: () => { chosen.outcome = outcome.value; apply(); } } }, OUTCOMES.map(([value, label]) => h("option", { value, selected: value === chosen.outcome }, label)));
+    replace(place, h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: toolId }, "Tool"), tool), h("div", { class: "field" }, h("label", { for: outcomeId }, "Outcome"), outcome)), table.node);
+    this.repeat(() => table.reload(), REFRESH_MS);
+    await table.reload();
+  }
+}
+
+/** @param {any} each */
+function permission(each) {
+  if (!each) return "–";
+  return each.permitted ? h("span", { class: "tag good" }, "permitted") : [h("span", { class: "tag bad" }, `refused by the ${each.refused_by}`), " ", words(each.reason)];
+}
+
+/** @param {any} told */
+function resultOf(told) {
+  const value = told.func_return ?? told.tool_return;
+  /** @param {string} label @param {unknown} lines */
+  const printed = (label, lines) => (Array.isArray(lines) && lines.join("").trim() ? [h("p", { class: "part-label" }, label), longText(lines.join("\n"), { label })] : null);
+  return [h("p", null, h("span", { class: `tag ${told.status === "success" ? "good" : "bad"}` }, told.status === "success" ? "done" : "failed")), longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { label: "Result" }), printed("Output", told.stdout), printed("Errors", told.stderr)];
+}
+
+customElements.define("kelpie-tools", ToolsScreen);

@@ -1,0 +1,124 @@
+// Usage and cost per day, model and agent; and budgets.
+
+import { get, patch } from "../core/api.js";
+import { agentField } from "../core/agent_field.js";
+import { columns, partsBar } from "../core/chart.js";
+import { ask } from "../core/dialog.js";
+import { freshId, h, replace, svg, words } from "../core/dom.js";
+import { ago, cost, count, number, percent, tokens } from "../core/format.js";
+import { empty, say } from "../core/notice.js";
+import { action, agentLink, card, pagesOf } from "../core/parts.js";
+import { keep, link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { pagedTable } from "../core/table.js";
+import { askBudget } from "./budget_form.js";
+
+const SHOWN = 50;
+const BUDGETS = 50;
+const PERIODS = [["7", "Last 7 days"], ["30", "Last 30 days"], ["90", "Last 90 days"], ["365", "Last 365 days"]];
+const DAY_MS = 86_400_000;
+
+export default class UsageScreen extends Screen {
+  async show() {
+    const chosen = { days: this.route.query.get("days") ?? "30", agent: this.route.query.get("agent") ?? "", measure: this.route.query.get("measure") ?? "usd" };
+    const agent = chosen.agent ? await get(`v1/agents/${chosen.agent}`, { include: "agent.tags" }, this.signal) : null;
+    const shown = h("div", { class: "screen" });
+    const apply = () => {
+      keep(chosen);
+      void this.attempt(() => this.#sums(shown, chosen));
+    };
+    /** @param {"days" | "measure"} name @param {string} label @param {string[][]} options */
+    const choice = (name, label, options) => {
+      const id = freshId(name);
+      const select = h("select", { id, on: { change: () => { chosen[name] = select.value; apply(); } } }, options.map(([value, text]) => h("option", { value, selected: chosen[name] === value }, text)));
+      return h("div", { class: "field" }, h("label", { for: id }, label), select);
+    };
+    const budgets = this.#budgets();
+    replace(
+      this,
+      h("div", { class: "head" }, h("h1", null, "Usage and cost")),
+      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, choice("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), choice("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
+      shown,
+      card("Budgets", h("p", { class: "hint" }, "An agent whose budget is used up answers no messages until the period ends or the budget is raised."), h("div", { class: "row" }, action(this, "New budget", async () => this.#newBudget(() => budgets.restart()))), budgets.node),
+    );
+    this.onReturn(() => this.#sums(shown, chosen));
+    await Promise.all([this.#sums(shown, chosen), budgets.reload()]);
+  }
+
+  /** @param {Element} place @param {{days: string, agent: string, measure: string}} chosen */
+  async #sums(place, chosen) {
+    const query = { days: chosen.days, agent_id: chosen.agent, utc_offset_minutes: -new Date().getTimezoneOffset() };
+    const [days, models, agents] = await Promise.all([get("v1/kelpie/spending", { ...query, by: "day" }, this.signal), get("v1/kelpie/spending", { ...query, by: "model", limit: SHOWN }, this.signal), get("v1/kelpie/spending", { ...query, by: "agent", limit: SHOWN }, this.signal)]);
+    const total = days.reduce((/** @type {any} */ sum, /** @type {any} */ each) => ({ usd: sum.usd + each.usd, tokens: sum.tokens + each.tokens, steps: sum.steps + each.steps, unpriced_calls: sum.unpriced_calls + each.unpriced_calls }), { usd: 0, tokens: 0, steps: 0, unpriced_calls: 0 });
+    if (days.length === 0) {
+      replace(place, empty("Nothing was used in this period.", h("p", null, "Every step of an agent is counted here, with its tokens and its cost.")));
+      return;
+    }
+    const money = chosen.measure !== "tokens";
+    /** @param {any} each */
+    const value = (each) => (money ? each.usd : each.tokens);
+    const known = new Map(days.map((/** @type {any} */ each) => [each.day, value(each)]));
+    const series = Array.from({ length: Number(chosen.days) }, (_, place) => {
+      const day = localDay(new Date(Date.now() - (Number(chosen.days) - 1 - place) * DAY_MS));
+      return { label: day, value: Number(known.get(day) ?? 0) };
+    });
+    const parts = models.filter((/** @type {any} */ each) => value(each) > 0).slice(0, 8).map((/** @type {any} */ each) => ({ label: each.model ?? "unknown model", value: money ? Math.round(each.usd * 1e6) / 1e6 : each.tokens }));
+    replace(
+      place,
+      h("div", { class: "cards" }, big("Cost", cost(total.usd), total.unpriced_calls ? `${count(total.unpriced_calls, "call")} of unknown price` : "all prices are known"), big("Tokens", number(total.tokens), "prompts and answers"), big("Steps", number(total.steps), "calls of models")),
+      card(money ? "Cost per day" : "Tokens per day", columns(series, { title: money ? "Cost" : "Tokens", show: money ? cost : tokens }), h("details", null, h("summary", null, "As a table"), sumTable("Days", "Day", days, (/** @type {any} */ each) => each.day, total, money))),
+      h("div", { class: "split" }, card("By model", !money && parts.length > 0 && partsBar(parts, { unit: "tokens" }), sumTable("Models", "Model", models, (/** @type {any} */ each) => words(each.model ?? "unknown model"), total, money)), card("By agent", sumTable("Agents", "Agent", agents, (/** @type {any} */ each) => h("a", { href: link(["runs"], { agent: each.agent_id }) }, words(each.agent_name ?? each.agent_id)), total, money))),
+    );
+  }
+
+  #budgets() {
+    const table = pagedTable({
+      label: "Budgets",
+      signal: this.signal,
+      columns: [
+        { label: "Agent", cell: (/** @type {any} */ row) => agentLink(row.agent_id, "agents", row.agent_name) },
+        { label: "Spent", cell: (row) => [row.usd !== null && meter(row.spent_usd, row.usd, `${cost(row.spent_usd)} of ${cost(row.usd)}`), row.tokens !== null && meter(row.spent_tokens, row.tokens, `${number(row.spent_tokens)} of ${tokens(row.tokens)}`)] },
+        { label: "Period", cell: (row) => (row.period === "total" ? "in all" : `each ${row.period}`) },
+        { label: "State", cell: (row) => (row.used_up ? h("span", { class: "tag bad" }, "used up") : h("span", { class: "tag good" }, "open")) },
+        { label: "New period", cell: (row) => (row.frees_at ? ago(row.frees_at) : "never") },
+        { label: "Actions", cell: (row) => h("div", { class: "row" }, action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
+      ],
+      none: empty("No agent has a budget."),
+      load: pagesOf("v1/kelpie/budgets", {}, BUDGETS, "agent_id"),
+    });
+    return table;
+  }
+
+  /** @param {() => Promise<void>} again */
+  async #newBudget(again) {
+    const newest = await get("v1/agents/", { limit: 200, include: "agent.tags" }, this.signal);
+    const chosen = await ask("New budget", [{ name: "agent", label: "Agent", kind: "select", options: newest.map((/** @type {any} */ each) => ({ value: each.id, label: each.name })), hint: "The 200 newest agents. Others: `kelpie agents budget`." }], "Continue", async (values) => newest.find((/** @type {any} */ each) => each.id === values.agent) ?? null);
+    if (chosen && (await askBudget(chosen.id, chosen.name, chosen.kelpie_budget ?? null))) await again();
+  }
+}
+
+/** @param {string} label @param {string} value @param {string} note */
+function big(label, value, note) {
+  return h("section", { class: "card" }, h("h2", { class: "hint" }, label), h("p", { class: "big" }, value), h("p", { class: "hint" }, note));
+}
+
+/** @param {string} label @param {string} first @param {any[]} rows @param {(row: any) => import("../core/dom.js").Child} name @param {any} total @param {boolean} money */
+function sumTable(label, first, rows, name, total, money) {
+  const whole = (money ? total.usd : total.tokens) || 1;
+  const body = rows.map((each) => h("tr", null, h("td", { "data-label": first }, name(each)), h("td", { class: "num", "data-label": "Cost" }, cost(each.usd)), h("td", { class: "num", "data-label": "Tokens" }, tokens(each.tokens)), h("td", { class: "num", "data-label": "Steps" }, count(each.steps, "step")), h("td", { class: "num", "data-label": "Share" }, percent((money ? each.usd : each.tokens) / whole))));
+  const head = [first, "Cost", "Tokens", "Steps", "Share"].map((each, place) => h("th", { scope: "col", class: place ? "num" : null }, each));
+  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "list" }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, head)), h("tbody", null, body)));
+}
+
+/** @param {number} spent @param {number} limit @param {string} text */
+function meter(spent, limit, text) {
+  const part = Math.min(spent / Math.max(limit, 1e-9), 1);
+  return h("div", null, h("span", null, text), svg("svg", { class: "meter", viewBox: "0 0 100 4", preserveAspectRatio: "none", role: "img", "aria-label": `${percent(part)} used` }, svg("rect", { class: "ground", x: 0, y: 0, width: 100, height: 4 }), svg("rect", { class: part >= 1 ? "hue-bad" : "hue-0", x: 0, y: 0, width: part * 100, height: 4 })));
+}
+
+/** @param {Date} date */
+function localDay(date) {
+  return [date.getFullYear(), String(date.getMonth() + 1).padStart(2, "0"), String(date.getDate()).padStart(2, "0")].join("-");
+}
+
+customElements.define("kelpie-usage", UsageScreen);

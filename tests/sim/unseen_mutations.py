@@ -1,0 +1,207 @@
+"""Planted bugs that were written without a look at the tests, and that the tests or the simulation missed at first.
+
+`tests/sim/mutations.py` has the others, and describes how they are used.
+"""
+
+import asyncio
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import bindparam, update
+
+from kelpie.accounts.authentication import Authenticator
+from kelpie.accounts.organization_database import OrganizationDatabase
+from kelpie.accounts.quotas import Quotas
+from kelpie.agent.events import event_json, event_recorder
+from kelpie.agent.maintenance.run_callbacks import RunCallbacks
+from kelpie.agent.maintenance.staged_agents import StagedAgents
+from kelpie.agent.resources import agent_file_imports
+from kelpie.agent.templates import migration
+from kelpie.agent.turn import approval_answers, recovery
+from kelpie.core.conversations.messages import ApprovalDecision
+from kelpie.core.conversations.runs import UNFINISHED, RunStatus
+from kelpie.core.errors import KelpieError
+from kelpie.storage.blocks import attachments
+from kelpie.storage.conversations import conversations, messages
+from kelpie.storage.runs import runs
+from kelpie.storage.tables import runs as runs_table
+from tests.sim.mutations import Mutation
+
+
+def answers_committed_before_a_crash_count_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    async def begun(*_: Any) -> bool:
+        return False
+
+    patch.setattr(recovery, "_has_begun", begun)
+
+
+def a_run_that_is_resumed_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    unfinished = runs_table.c.status.in_([status.value for status in UNFINISHED])
+    node = {"owner": bindparam("node_id"), "owner_incarnation": bindparam("node_incarnation")}
+    statement = update(runs_table).where(runs_table.c.id == bindparam("of_run"), unfinished)
+    patch.setattr(runs, "_TAKE_UP", statement.values(status=RunStatus.running.value, **node))
+
+
+def a_committed_step_is_called_off(patch: pytest.MonkeyPatch) -> None:
+    """Where the last batch begins with its previews."""
+    original = event_recorder.call_off
+
+    def call_off(tx: Any, run_id: Any, life: int, at: int) -> None:
+        last = event_recorder.run_events.newest(tx, run_id)
+        if last and event_json.is_preview(last[0]):
+            known = SimpleNamespace(newest=lambda *_: last[:1], append=event_recorder.run_events.append)
+            with pytest.MonkeyPatch.context() as inner:
+                inner.setattr(event_recorder, "run_events", known)
+                original(tx, run_id, life, at)
+
+    patch.setattr(event_recorder, "call_off", call_off)
+
+
+def answers_count_in_every_conversation_of_the_agent(patch: pytest.MonkeyPatch) -> None:
+    original = approval_answers._again
+
+    def again(tx: Any, conversation: Any, sent: Any) -> Any:
+        def answering(tx: Any, agent_id: Any, most: int) -> Any:
+            found = messages.answering(tx, agent_id, most)
+            return [replace(row, conversation_id=conversation.conversation or None) for row in found]
+
+        with pytest.MonkeyPatch.context() as inner:
+            everywhere = SimpleNamespace(answering=answering, of_run=messages.of_run, of_runs=messages.of_runs)
+            inner.setattr(approval_answers, "messages", everywhere)
+            return original(tx, conversation, sent)
+
+    patch.setattr(approval_answers, "_again", again)
+
+
+def an_answer_with_other_arguments_is_the_same_again(patch: pytest.MonkeyPatch) -> None:
+    original = approval_answers._same
+
+    def same(one: Any, other: Any) -> bool:
+        if isinstance(one, ApprovalDecision) and isinstance(other, ApprovalDecision):
+            one = replace(one, arguments=other.arguments)
+        return original(one, other)
+
+    patch.setattr(approval_answers, "_same", same)
+
+
+def a_quota_of_messages_alone_is_not_held(patch: pytest.MonkeyPatch) -> None:
+    original = OrganizationDatabase.transact
+
+    async def transact(self: Any, fn: Any) -> Any:
+        limits = self._quotas.limits(self._organization)
+        if limits.agents or limits.stored_mb:
+            return await original(self, fn)
+        await self._gate.passed(self._organization)
+        return await self._database.transact(fn)
+
+    patch.setattr(OrganizationDatabase, "transact", transact)
+
+
+def a_quota_of_requests_permits_one_more(patch: pytest.MonkeyPatch) -> None:
+    original = Quotas.count_request
+
+    def count_request(self: Any, organization: Any) -> None:
+        limit = self.limits(organization).requests_per_minute
+        if limit and self.requests(organization) == limit:
+            self._requests[organization] += 1
+        else:
+            original(self, organization)
+
+    patch.setattr(Quotas, "count_request", count_request)
+
+
+def a_deleted_user_is_known_for_a_while(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: Any) -> None:
+        self._passes.forget()
+        self._unknown.forget()
+
+    patch.setattr(Authenticator, "forget", forget)
+
+
+def the_cleanup_takes_agents_that_are_being_imported(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StagedAgents, "held", lambda *_: nullcontext())
+
+
+def an_imported_context_of_one_message_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = agent_file_imports._show
+
+    def show(tx: Any, agent_id: Any, some: tuple[Any, ...], first: int) -> None:
+        if len(some) > 1 or first:
+            original(tx, agent_id, some, first)
+
+    patch.setattr(agent_file_imports, "_show", show)
+
+
+def a_migration_replaces_what_is_preserved(patch: pytest.MonkeyPatch) -> None:
+    original = migration._update
+
+    def change(tx: Any, there: Any, *given: Any) -> Any:
+        return original(tx, replace(there, preserve_on_migration=False), *given)
+
+    patch.setattr(migration, "_update", change)
+
+
+def a_migration_deletes_a_block_that_others_have(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(migration, "_remove", lambda tx, _agent_id, block: migration.blocks.delete(tx, block.id))
+
+
+def a_rewritten_message_is_listed_as_it_was(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(messages, "_VERSION", tuple(name for name in messages._VERSION if name != "checksum"))
+    patch.setattr(messages, "_selecting", messages._selecting.__wrapped__)
+
+
+def a_callback_that_could_not_be_recorded_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    original = RunCallbacks._send
+
+    async def send(self: Any, client: Any, owed: Any) -> None:
+        try:
+            await original(self, client, owed)
+        except KelpieError:
+            await asyncio.Event().wait()  # and is known for ever
+
+    patch.setattr(RunCallbacks, "_send", send)
+
+
+def new_settings_of_a_conversation_have_no_version(patch: pytest.MonkeyPatch) -> None:
+    row = conversations.conversations.c
+
+    def statement(names: tuple[str, ...]) -> Any:
+        new = {name: bindparam(f"new_{name}", type_=row[name].type) for name in names}
+        return update(conversations.conversations).where(row.id == bindparam("of_conversation")).values(new)
+
+    patch.setattr(conversations, "_update", statement)
+
+
+def who_sees_a_conversations_copy_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(attachments, "agents_seeing", attachments.agents_with)
+
+
+_ACCESS, _MEMORY = "api-model-of-access", "api-model-of-memory"
+_BEHIND, _FILES, _LANES, _TEMPLATES, _WAITING = (
+    *("background-runs-and-readers", "agent-files", "lanes-of-one-agent", "templates"),
+    "calls-that-wait",
+)
+
+UNSEEN = (
+    Mutation(answers_committed_before_a_crash_count_for_nothing, _WAITING, 0, 10, "with nothing saved"),
+    Mutation(a_run_that_is_resumed_is_not_counted, _BEHIND, 0, 10, "of one life|has one end"),
+    Mutation(a_committed_step_is_called_off, _BEHIND, 3, 40, "called off|in order|one end"),
+    Mutation(answers_count_in_every_conversation_of_the_agent, _WAITING, 49, 80, "in their conversation|unknown error"),
+    Mutation(an_answer_with_other_arguments_is_the_same_again, _WAITING, 19, 60, "no acknowledged answer is lost"),
+    Mutation(a_quota_of_messages_alone_is_not_held, _MEMORY, 4, 20, "a wrong request is refused"),
+    Mutation(a_quota_of_requests_permits_one_more, _MEMORY, 0, 10, "a quota of requests is held"),
+    Mutation(a_deleted_user_is_known_for_a_while, _ACCESS, 0, 10, "users that exist"),
+    Mutation(the_cleanup_takes_agents_that_are_being_imported, _FILES, 16, 40),
+    Mutation(an_imported_context_of_one_message_is_lost, _FILES, 1, 5, "an import is whole"),
+    Mutation(a_migration_replaces_what_is_preserved, _TEMPLATES, 0, 10, "a preserved block"),
+    Mutation(a_migration_deletes_a_block_that_others_have, _TEMPLATES, 1, 10, "a preserved block"),
+    Mutation(a_rewritten_message_is_listed_as_it_was, "api-model-of-turns", 5, 20, "what is rewritten is listed"),
+    Mutation(a_callback_that_could_not_be_recorded_is_forgotten, _BEHIND, 4, 20, "a callback comes at least once"),
+    Mutation(
+        new_settings_of_a_conversation_have_no_version, _LANES, 8, 40, "not older than the last edit|has what is stored"
+    ),
+    Mutation(who_sees_a_conversations_copy_is_not_told, _LANES, 4, 20, "has what is stored|not older than the last"),
+)
