@@ -41,6 +41,7 @@ from kelpie.agent.resources.runs import Runs
 from kelpie.agent.resources.tags import Tags
 from kelpie.agent.templates.migration import Migration
 from kelpie.agent.templates.templates import Templates
+from kelpie.batches.batches import Batches
 from kelpie.core.access.callers import Caller
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.files.attached_files import AttachedFiles
@@ -192,6 +193,12 @@ class Api:
         shared = self._runtime
         # What a cancelled turn has done is stored, whatever the quota.
         return Cancellations(shared.world, shared.dispatcher, shared.active_turns, shared.run_notifier, self.caller)
+
+    @cached_property
+    def batches(self) -> Batches:
+        return Batches(
+            self.world, self.models, self.settings, self._runtime.batch_runner, self.cancellations, self.caller
+        )
 
     @cached_property
     def client_histories(self) -> ClientHistories:

@@ -39,6 +39,7 @@ from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
+from kelpie.batches.runner import BatchRunner
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.activation_state import ActivationState, StateTransition
 from kelpie.core.errors import StorageError
@@ -137,6 +138,7 @@ class Kelpie:
         self._mcp_task_task: asyncio.Task[None] | None = None
         self._file_tasks: tuple[asyncio.Task[None], ...] = ()
         self._schedule_task: asyncio.Task[None] | None = None
+        self._batch_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         shared = self.runtime
@@ -237,6 +239,7 @@ class Kelpie:
             run_notifier=run_notifier,
             recovery=Recovery(world.database, dispatcher, run_queue, live_agents, authenticator),
             scheduler=Scheduler(world, settings, quotas, run_queue),
+            batch_runner=BatchRunner(world, settings, quotas, run_queue, self._callbacks.wake),
             pauses=pauses,
             active_turns=active_turns,
             wait_graph=wait_graph,
@@ -294,6 +297,7 @@ class Kelpie:
             asyncio.create_task(run_forever(runtime.file_processing.index_files, "indexing of files")),
         )
         self._schedule_task = asyncio.create_task(run_forever(runtime.scheduler.run, "schedules"))
+        self._batch_task = asyncio.create_task(run_forever(runtime.batch_runner.run, "batches"))
         if self._mcp_file is not None:
             await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
@@ -323,7 +327,7 @@ class Kelpie:
             await runtime.scheduler.finish_round()
             self._schedule_task.cancel()
         background = (self._recovery_task, self._embedding_task, self._fact_task, self._rotation_task)
-        for task in (*background, self._mcp_task_task, *self._file_tasks):
+        for task in (*background, self._mcp_task_task, self._batch_task, *self._file_tasks):
             if task is not None:
                 task.cancel()
         await runtime.running_chats.close()
@@ -369,6 +373,7 @@ class Kelpie:
     def _run_ended(self) -> None:
         self._callbacks.wake()
         self.runtime.scheduler.run_ended()
+        self.runtime.batch_runner.run_ended()
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"

@@ -24,6 +24,7 @@ from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
+from kelpie.batches.runner import BatchRunner
 from kelpie.core.encoded_json import EncodedJson
 from kelpie.core.settings.settings import Settings
 from kelpie.encryption.rotation import KeyRotation
@@ -69,6 +70,7 @@ class Runtime:
     run_notifier: RunNotifier
     recovery: Recovery
     scheduler: Scheduler
+    batch_runner: BatchRunner
     pauses: Pauses
     active_turns: ActiveTurns
     wait_graph: WaitGraph

@@ -12,13 +12,10 @@ from fastapi import FastAPI
 
 from kelpie.core.settings.settings import Settings
 from kelpie.server.app import create_app
-from tests.conformance.letta_routes import BATCHES, Route, letta_routes
+from tests.conformance.letta_routes import Route, letta_routes
 
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
-AREAS = {
-    BATCHES: "batches",
-}
 
 
 def shape(path: str) -> str:
@@ -49,8 +46,7 @@ def render() -> str:
     ours = described()
     by_shape = {(method, shape(path)): about for (method, path), about in ours.items()}
     routes = letta_routes()
-    here = [route for route in routes if route.later is None and route.not_meant is None]
-    later = [route for route in routes if route.later is not None]
+    here = [route for route in routes if route.not_meant is None]
     not_meant = [route for route in routes if route.not_meant is not None]
     letta = {(route.method, shape(route.path)) for route in routes}
     own = {key: about for key, about in ours.items() if (key[0], shape(key[1])) not in letta}
@@ -60,7 +56,7 @@ def render() -> str:
             "",
             f"Letta 0.16.8 and its cloud had {len(routes)} routes.",
             f"**Kelpie supports {len(here)} ({_share(here, routes)})**; a test calls each of them.",
-            f"{len(later)} are not available yet and {len(not_meant)} are not planned.",
+            f"{len(not_meant)} are not planned.",
             f"Of the {len(methods)} methods of the Python client, **{len(works)} work ({_share(works, methods)})**.",
             "The tests call each of them, with the synchronous and the asynchronous client, and check every response",
             "against the client's own model.",
@@ -83,12 +79,6 @@ def render() -> str:
                 f"| `{method} {path}` | {about['summary']} |"
                 for (method, path), about in sorted(own.items(), key=_by_path)
             ),
-            "",
-            "### Not available yet",
-            "",
-            "| Route | Client | Area |",
-            "|---|---|---|",
-            *(f"| `{r.name}` | {_client(r)} | {AREAS[r.later]} |" for r in later if r.later is not None),
             "",
             "### Not planned",
             "",

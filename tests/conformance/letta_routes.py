@@ -1,15 +1,9 @@
 """Letta 0.16.8's routes as facts (`letta_routes.tsv`: method, path, method of `letta-client` 1.12.1), and what of them
-Kelpie leaves to a later issue or does not mean to have. Whatever is in neither table must be there and tested."""
+Kelpie does not mean to have. Whatever is not in that table must be there and tested."""
 
 import csv
 from dataclasses import dataclass
 from pathlib import Path
-
-BATCHES = 16  # the issue that brings the engine
-
-_LATER_PREFIXES = {
-    "/v1/messages/batches": BATCHES,
-}
 
 _VENDOR = "a pass-through to a vendor's API: point the vendor's own client at the vendor"
 _NOT_MEANT = {
@@ -35,11 +29,6 @@ class Route:
     @property
     def name(self) -> str:
         return f"{self.method} {self.path}"
-
-    @property
-    def later(self) -> int | None:
-        """The issue that brings it, if it is not there yet."""
-        return next((issue for start, issue in _LATER_PREFIXES.items() if self.path.startswith(start)), None)
 
     @property
     def not_meant(self) -> str | None:

@@ -13,10 +13,6 @@ STATUS = {
     "GET /v1/tools/mcp/oauth/callback": 400,
     "PATCH /v1/agents/{agent_id}/messages/{message_id}": 405,
     "PATCH /v1/groups/{group_id}/messages/{message_id}": 405,
-    # Nothing makes a job yet; tests/server/test_groups_api.py puts some there.
-    "GET /v1/jobs/{job_id}": 404,
-    "PATCH /v1/jobs/{job_id}/cancel": 404,
-    "DELETE /v1/jobs/{job_id}": 404,
 }
 
 
@@ -55,8 +51,13 @@ def _done_run(t: Things) -> str:
     return t.call("GET", "/v1/runs/", params={"agent_id": agent})[0]["id"]
 
 
-_JOB = "job-00000000-0000-4000-8000-000000000001"
 _SAID = {"role": "user", "content": "from elsewhere"}
+
+
+def _batch(t: Things) -> str:
+    """A batch with so many items that it has not ended when the next request comes."""
+    requests = [{"agent_id": t.agent(), "input": "hello"}] * 50
+    return t.call("POST", "/v1/messages/batches", json={"requests": requests})["id"]
 
 
 def _folder_cases() -> dict[str, Callable[[Things], Asked]]:
@@ -253,9 +254,18 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/telemetry/{step_id}": lambda t: (f"/v1/telemetry/{t.talked.step}", {}),
     "GET /v1/jobs/": lambda t: ("/v1/jobs/", {}),
     "GET /v1/jobs/active": lambda t: ("/v1/jobs/active", {}),
-    "GET /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_JOB}", {}),
-    "PATCH /v1/jobs/{job_id}/cancel": lambda t: (f"/v1/jobs/{_JOB}/cancel", {}),
-    "DELETE /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_JOB}", {}),
+    "GET /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_batch(t)}", {}),
+    "PATCH /v1/jobs/{job_id}/cancel": lambda t: (f"/v1/jobs/{_batch(t)}/cancel", {}),
+    "DELETE /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_batch(t)}", {}),
+    # --- batches
+    "GET /v1/messages/batches": lambda t: ("/v1/messages/batches", {}),
+    "POST /v1/messages/batches": lambda t: (
+        "/v1/messages/batches",
+        {"json": {"requests": [{"agent_id": t.agent(), **HELLO}]}},
+    ),
+    "GET /v1/messages/batches/{batch_id}": lambda t: (f"/v1/messages/batches/{_batch(t)}", {}),
+    "PATCH /v1/messages/batches/{batch_id}/cancel": lambda t: (f"/v1/messages/batches/{_batch(t)}/cancel", {}),
+    "GET /v1/messages/batches/{batch_id}/messages": lambda t: (f"/v1/messages/batches/{_batch(t)}/messages", {}),
     # --- providers
     "GET /v1/providers/": lambda t: ("/v1/providers/", {}),
     "POST /v1/providers/": lambda t: ("/v1/providers/", {"json": {"name": t.word(), **t.provider_body()}}),

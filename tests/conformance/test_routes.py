@@ -17,7 +17,7 @@ from tests.mcp.http_server import HttpServer
 from tests.provider_server import keyed_provider
 
 ROUTES = letta_routes()
-HERE = [route for route in ROUTES if route.later is None and route.not_meant is None]
+HERE = [route for route in ROUTES if route.not_meant is None]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
         yield Things(server.url, f"{mcp.url}/mcp", provider)
 
 
-def test_what_is_not_left_to_later_is_there_and_nothing_else_of_letta_is() -> None:
+def test_what_is_meant_is_there_and_nothing_else_of_letta_is() -> None:
     ours = {(method, shape(path)) for method, path in described()}
     assert [route.name for route in ROUTES if (route in HERE) != ((route.method, shape(route.path)) in ours)] == []
 
@@ -66,14 +66,6 @@ def test_a_route_without_an_sdk_method_answers(things: Things, name: str) -> Non
 
 def _filled(route: Route) -> str:
     return "/".join("x" if part.startswith("{") else part for part in route.path.split("/"))
-
-
-@pytest.mark.parametrize("route", [route for route in ROUTES if route.later is not None], ids=lambda route: route.name)
-def test_what_comes_later_is_not_faked(things: Things, route: Route) -> None:
-    """Nothing is accepted that is not carried out, and the answer says what to do instead."""
-    answer = things.http.request(route.method, _filled(route), json={})
-    assert answer.status_code == 501, answer.text
-    assert len(answer.json()["detail"].split()) > 5
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.not_meant], ids=lambda route: route.name)

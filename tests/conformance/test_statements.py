@@ -71,9 +71,13 @@ UNKNOWN = {
     "/openai/v1/models/{model}",  # by id or name; see tests/server/test_openai_responses.py
     "/openai/v1/responses/{response}",
     "/openai/v1/responses/{response}/input_items",
-    "/v1/jobs/{job}",  # nothing makes a job yet
+    "/v1/jobs/{job}",  # a batch; see tests/batches
     "/v1/kelpie/mcp-tasks/{mcp_task}",  # these two need an MCP server that answers
     "/v1/tools/mcp/servers/{mcp_server_name}/tools",
+    "/v1/agents/{agent}/messages/batch/{batch}",  # these four: see tests/batches
+    "/v1/kelpie/batches/{batch}",
+    "/v1/messages/batches/{batch}",
+    "/v1/messages/batches/{batch}/messages",
 }
 ELSEWHERE = {
     "/v1/agents/{agent}/archival-memory/search",  # asked for above, with the query that it needs

@@ -50,9 +50,11 @@ from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.templates.migration import Migration
 from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, step_committer, tool_phase, turn_state
+from kelpie.batches import runner as batch_runner
 from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.agents.templates import NewVersion, Template
 from kelpie.core.conversations import client_histories
+from kelpie.core.conversations.batches import ItemStatus
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, InvalidInput, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
@@ -804,6 +806,28 @@ def a_denial_that_came_to_nothing_is_not_made_up_for(patch: pytest.MonkeyPatch) 
     patch.setattr(approval_expiry, "withdraw", lambda *_: False)
 
 
+def the_items_of_a_batch_are_queued_together(patch: pytest.MonkeyPatch) -> None:
+    """All of an agent's items were queued at once, and one that recovery took up came after those behind it."""
+    real = batch_runner._Places.__init__
+
+    def init(self: Any, *, parallel: bool) -> None:
+        real(self, parallel=parallel)
+        self._each = batch_runner.PARALLEL_MAX
+
+    patch.setattr(batch_runner._Places, "__init__", init)
+
+
+def a_failed_item_of_a_batch_is_left(patch: pytest.MonkeyPatch) -> None:
+    """The end of a failed run was not taken for an outcome."""
+    real = batch_runner.items.settle
+
+    def settle(tx: Any, item: Any, runs: Any, now: int) -> Any:
+        after = real(tx, item, runs, now)
+        return None if after is not None and after.status is ItemStatus.failed else after
+
+    patch.setattr(batch_runner, "items", SimpleNamespace(**{**vars(batch_runner.items), "settle": settle}))
+
+
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
@@ -1275,6 +1299,8 @@ MUTATIONS = (
     Mutation(a_rate_limit_is_not_remembered, _WEB, 6, 10, "a rate limit is kept by all"),
     Mutation(an_id_of_a_message_is_ignored, _MCP_CLIENTS, 0, 20, "lost or doubled|a prompt is a sound chat"),
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
+    Mutation(the_items_of_a_batch_are_queued_together, "batches", 0, 10, "items are heard in their order"),
+    Mutation(a_failed_item_of_a_batch_is_left, "batches", 3, 10, "a batch ends|a batch tells every outcome"),
     Mutation(nobody_is_told_of_a_new_file, _FILES, 1, 10, "a live agent has what is stored|a prompt is not older"),
     Mutation(no_file_is_closed_for_another, _FILES, 0, 10, "no agent has more files open"),
     Mutation(an_interrupted_reading_is_not_begun_again, _FILES, 1, 20, "no file is left half processed"),

@@ -192,7 +192,7 @@ def test_a_run_ends_once_and_its_callback_is_due_from_then_on(tx: Tx) -> None:
     assert (runs.get(tx, run.id).status, runs.get(tx, run.id).completed_at) == (RunStatus.completed, 500)
     assert callbacks.due(tx, 499, 8, 8) == []
     (due,) = callbacks.due(tx, 500, 8, 8)
-    assert (due.run_id, due.attempts) == (run.id, 0)
+    assert (due.of, due.attempts) == (run.id, 0)
     callbacks.record_attempt(tx, run.id, 501, 500, "no", 700)
     assert callbacks.due(tx, 699, 8, 8) == []
     assert [one.attempts for one in callbacks.due(tx, 700, 8, 8)] == [1]
@@ -205,8 +205,8 @@ def test_callbacks_of_an_organization_and_of_an_agent_take_turns(tx: Tx) -> None
     others = [opened(tx, number, OTHERS, agent_id=B, callback_url="http://x.example/") for number in (4, 5)]
     for at, run in enumerate((*made, *others)):
         runs.finish(tx, ended(run, at=500 + at))
-    assert [due.run_id for due in callbacks.due(tx, 999, 2, 8)] == [made[0].id, others[0].id, made[1].id, others[1].id]
-    assert [due.run_id for due in callbacks.due(tx, 999, 3, 3)] == [made[0].id, others[0].id, made[1].id]
+    assert [due.of for due in callbacks.due(tx, 999, 2, 8)] == [made[0].id, others[0].id, made[1].id, others[1].id]
+    assert [due.of for due in callbacks.due(tx, 999, 3, 3)] == [made[0].id, others[0].id, made[1].id]
 
 
 def test_a_run_is_found_by_its_client_id_in_its_conversation_only(tx: Tx) -> None:

@@ -19,6 +19,7 @@ from kelpie.cli.commands.agents import agents as agent_commands
 from kelpie.cli.commands.agents import projects as project_commands
 from kelpie.cli.commands.agents import templates as template_commands
 from kelpie.cli.commands.conversations import approvals as approval_commands
+from kelpie.cli.commands.conversations import batches as batch_commands
 from kelpie.cli.commands.conversations import messages as message_commands
 from kelpie.cli.commands.conversations import runs as run_commands
 from kelpie.cli.commands.files import files as file_commands
@@ -82,6 +83,7 @@ kelpie.add_typer(file_commands.commands, name="files")
 kelpie.add_typer(message_commands.commands, name="messages")
 kelpie.add_typer(approval_commands.commands, name="approvals")
 kelpie.add_typer(run_commands.commands, name="runs")
+kelpie.add_typer(batch_commands.commands, name="batches")
 kelpie.add_typer(schedule_commands.commands, name="schedules")
 kelpie.add_typer(hook_commands.commands, name="hooks")
 kelpie.add_typer(tool_commands.commands, name="tools")

@@ -47,6 +47,8 @@ from kelpie.server.letta.agents import routes as agents
 from kelpie.server.letta.agents import tool_routes as agent_tool_routes
 from kelpie.server.letta.archives import passage_routes
 from kelpie.server.letta.archives import routes as archives
+from kelpie.server.letta.batches import agent_routes as agent_batches
+from kelpie.server.letta.batches import routes as batches
 from kelpie.server.letta.blocks import routes as blocks
 from kelpie.server.letta.compatibility import environment_routes, health_routes, missing_routes
 from kelpie.server.letta.conversations import background_routes, cancel_routes, preview_routes, window_routes
@@ -83,7 +85,10 @@ _ABOUT = (
 )
 
 _ROUTERS = (
-    messages.router,  # the first is the cheapest to reach, and nothing is asked for as often
+    batches.router,  # before the routes that would take `batch` and `batches` for an id
+    batches.kelpie_router,
+    agent_batches.router,
+    messages.router,
     health_routes.router,
     messages_search.router,
     templates.agent_router,

@@ -69,6 +69,7 @@ REVISIONS = Revisions(
         "0019",
         "0020",
         "0021",
+        "0022",
     ),
     locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )

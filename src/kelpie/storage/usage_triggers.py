@@ -39,6 +39,7 @@ COUNTED = (
     Counted("files", "row", ("name", "original_name", "error"), "files"),
     Counted("file_passages", "row", ("text",)),
     Counted("schedules", "row", ("said",)),
+    Counted("batch_items", "row", ("given",)),
 )
 
 # An agent that is being deleted belongs to no organization; its rows count for the one it had until they are gone.

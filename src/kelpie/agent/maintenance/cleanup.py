@@ -7,6 +7,7 @@ from functools import partial
 
 from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.agent.maintenance.staged_agents import StagedAgents
+from kelpie.core.conversations.batches import KEPT
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.observe import logs
 from kelpie.search import scope_removal
@@ -18,8 +19,8 @@ from kelpie.storage.conversations import client_turns
 from kelpie.storage.files import removal as file_removal
 from kelpie.storage.memory import working_memory
 from kelpie.storage.rows.piece_size import PieceSize
+from kelpie.storage.runs import batches, journal_keys, tool_calls
 from kelpie.storage.runs import events as run_events
-from kelpie.storage.runs import journal_keys, tool_calls
 from kelpie.world.long_writes import write_all, write_piece
 from kelpie.world.world import World
 
@@ -79,6 +80,7 @@ class Cleanup:
             await self._prune_journal()
             await self._prune_calls()
             await self._prune_client_turns()
+            await self._prune_batches()
             self._pruned_s = now_s
 
     async def _put_in_order(self) -> None:
@@ -131,6 +133,13 @@ class Cleanup:
         database, before = self._world.database, self._world.clock.now() - CLIENT_TURNS_KEPT
         await write_all(
             database, partial(client_turns.needs_cleanup, before=before), partial(client_turns.clean_up, before=before)
+        )
+
+    async def _prune_batches(self) -> None:
+        """Their runs and messages stay."""
+        database, before = self._world.database, self._world.clock.now() - KEPT
+        await write_all(
+            database, partial(batches.needs_cleanup, before=before), partial(batches.clean_up, before=before)
         )
 
     async def _prune_calls(self) -> None:

@@ -1,25 +1,25 @@
-"""Callbacks of background runs: a POST to the client's URL when a run has ended, tried again until it is accepted.
+"""Callbacks of background runs and batches: a POST to the client's URL at their end, tried again until it is accepted.
 
-Due callbacks are in the database, so a restart loses none: each is sent at least once, and never before its run has
-ended. A few are in flight at once: organizations, then their agents, take turns, and one organization has only its
-share of them, so that receivers which never answer delay nobody else's. Redirects are not followed, and nothing goes to
-a private network unless the operator allows it.
+Due callbacks are in the database, so a restart loses none: each is sent at least once, and never before its run or
+batch has ended. A few are in flight at once: organizations, then their agents, take turns, and one organization has
+only its share of them, so that receivers which never answer delay nobody else's. Redirects are not followed, and
+nothing goes to a private network unless the operator allows it.
 """
 
 import asyncio
+from typing import Any
 
 import httpx
 
 from kelpie.actors.periodic import PeriodicWorker
-from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import KelpieError, NotFound
-from kelpie.core.ids import RunId
+from kelpie.core.ids import JobId, OrganizationId, RunId
 from kelpie.core.settings.settings import Settings
-from kelpie.core.time import MICROS_PER_SECOND, as_datetime
+from kelpie.core.time import MICROS_PER_SECOND, Micros, as_datetime
 from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.observe import logs
-from kelpie.storage.runs import callbacks, runs
+from kelpie.storage.runs import callbacks, jobs, runs
 from kelpie.storage.runs.callbacks import DueCallback
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -45,7 +45,7 @@ class RunCallbacks:
         self._public = not settings.callback_private
         self._worker = PeriodicWorker(self._start_due, failed=_report, retry_s=LOOK_S)
         self._slots = FairSlots(LIMITS, share)
-        self._known: set[RunId] = set()  # callbacks that are being sent or wait for their turn
+        self._known: set[RunId | JobId] = set()  # callbacks that are being sent or wait for their turn
         self._refill_at = 0
         self._sending = asyncio.TaskGroup()
 
@@ -65,8 +65,8 @@ class RunCallbacks:
         clock = self._world.clock
         now, began = clock.now(), clock.monotonic_ns()
         for owed in await self._world.database.read(lambda tx: callbacks.due(tx, now, EACH, MOST)):
-            if owed.run_id not in self._known:
-                self._known.add(owed.run_id)
+            if owed.of not in self._known:
+                self._known.add(owed.of)
                 self._sending.create_task(self._send_in_turn(owed))
         self._refill_at = len(self._known) // 2
         await asyncio.sleep(REST * (clock.monotonic_ns() - began) / NANOS_PER_SECOND)
@@ -81,15 +81,15 @@ class RunCallbacks:
         except KelpieError as error:
             _report(error)
             await asyncio.sleep(LOOK_S)  # it is still due, and is found again after this
-        self._known.discard(owed.run_id)
+        self._known.discard(owed.of)
         if len(self._known) <= self._refill_at:
             self.wake()
 
     async def _send(self, client: httpx.AsyncClient, owed: DueCallback) -> None:
-        run = await self._world.database.read(lambda tx: _ended(tx, owed.run_id))
-        if run is None:
+        body = await self._world.database.read(lambda tx: _body(tx, owed))
+        if body is None:
             return  # deleted in the meantime
-        status, error = await _post(client, owed.url, run)
+        status, error = await _post(client, owed.url, body)
         now = self._world.clock.now()
         wait_s = WAITS_S[owed.attempts] if error is not None and owed.attempts < len(WAITS_S) else None
         again_at = None if wait_s is None else now + int(wait_s * MICROS_PER_SECOND)
@@ -97,13 +97,13 @@ class RunCallbacks:
             _log.warning(
                 "callback_failed",
                 "Callback could not be delivered",
-                run_id=run.id,
+                of=owed.of,
                 url=owed.url,
                 error=error,
                 again=again_at is not None,
             )
         await self._world.database.transact(
-            lambda tx: callbacks.record_attempt(tx, run.id, now, status, error, again_at)
+            lambda tx: callbacks.record_attempt(tx, owed.of, now, status, error, again_at)
         )
         if wait_s is not None:
             asyncio.get_running_loop().call_later(wait_s, self.wake)
@@ -115,14 +115,8 @@ def _report(error: KelpieError) -> None:
     )
 
 
-async def _post(client: httpx.AsyncClient, url: str, run: Run) -> tuple[int | None, str | None]:
+async def _post(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> tuple[int | None, str | None]:
     """HTTP status of the response, and the error."""
-    body = {
-        "run_id": run.id,
-        "status": run.status.value,
-        "completed_at": None if run.completed_at is None else as_datetime(run.completed_at).isoformat(),
-        "metadata": dict(run.metadata),
-    }
     try:
         async with asyncio.timeout(TIMEOUT_S), client.stream("POST", url, json=body, follow_redirects=False) as answer:
             status = answer.status_code
@@ -133,8 +127,25 @@ async def _post(client: httpx.AsyncClient, url: str, run: Run) -> tuple[int | No
     return status, None if 200 <= status < 300 else f"answered with status {status}"
 
 
-def _ended(tx: Tx, run_id: RunId) -> Run | None:
+def _body(tx: Tx, owed: DueCallback) -> dict[str, Any] | None:
+    """The body of a callback; None if what it is about was deleted."""
+    if isinstance(owed.of, JobId):
+        try:
+            job = jobs.get(tx, OrganizationId(owed.consumer.organization), owed.of)
+        except NotFound:
+            return None
+        return {"job_id": job.id, "status": job.status.value, "completed_at": _iso(job.completed_at)}
     try:
-        return runs.get(tx, run_id)
+        run = runs.get(tx, owed.of)
     except NotFound:
         return None
+    return {
+        "run_id": run.id,
+        "status": run.status.value,
+        "completed_at": _iso(run.completed_at),
+        "metadata": dict(run.metadata),
+    }
+
+
+def _iso(at: Micros | None) -> str | None:
+    return None if at is None else as_datetime(at).isoformat()

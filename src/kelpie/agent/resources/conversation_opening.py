@@ -18,11 +18,14 @@ from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
 from kelpie.core.memory.block_history import author_of
 from kelpie.core.memory.blocks import Block
 from kelpie.core.time import Micros
+from kelpie.storage.agents import agents
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.storage.conversations import contexts, conversations, messages
 from kelpie.world.database import Tx
 from kelpie.world.world import World
+
+ISOLATED_MAX = 100  # blocks of which a conversation has its own copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,39 @@ def labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     return block
 
 
-def taken_over(tx: Tx, agent_id: AgentId, thread: str, last: MessageId | None) -> list[MessageId]:
+def write_fork(
+    tx: Tx,
+    opening: ConversationOpening,
+    origin: ConversationId | AgentId,
+    *,
+    up_to: MessageId | None = None,
+    hidden: bool = False,
+) -> Conversation:
+    """Writes a conversation that begins with what the model sees of another, which is that of an agent by default.
+
+    Raises NotFound.
+    """
+    organization = opening.caller.organization_id
+    if isinstance(origin, AgentId):
+        agent, source, thread = agents.owned(tx, organization, origin), None, ""
+    else:
+        source = conversations.get(tx, organization, origin)
+        agent, thread = agents.get(tx, source.agent_id), source.id
+    shared = _taken_over(tx, agent.id, thread, up_to)
+    made = opening.record(agent.id)
+    originals: list[Block] = []
+    if source is not None:
+        made = replace(
+            made,
+            model=source.model,
+            model_settings=source.model_settings,
+            context_window_limit=source.context_window_limit,
+        )
+        originals = [blocks.get(tx, block_id) for block_id in source.isolated_block_ids]
+    return opening.write(tx, agent, replace(made, hidden=hidden), originals, shared)
+
+
+def _taken_over(tx: Tx, agent_id: AgentId, thread: str, last: MessageId | None) -> list[MessageId]:
     """Ids of the first messages of a fork: the context of its origin, up to `last` if it is given. Raises NotFound."""
     return [message.id for message in _finished(_up_to(_visible_messages(tx, agent_id, thread), last))]
 

@@ -11,7 +11,7 @@ from typing import Any
 from kelpie.agent.definition.loaded_agent import directories
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.prompt.rendering import system_text
-from kelpie.agent.resources.conversation_opening import ConversationOpening, labelled, taken_over
+from kelpie.agent.resources.conversation_opening import ISOLATED_MAX, ConversationOpening, labelled, write_fork
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.send_request import DEFAULT_LANE
@@ -20,17 +20,14 @@ from kelpie.core.conversations.conversations import Conversation, ConversationQu
 from kelpie.core.conversations.messages import Message, Text
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId
-from kelpie.core.memory.blocks import Block
 from kelpie.llm.routing.models import Models
 from kelpie.storage.agents import agents
 from kelpie.storage.blocks import attachments as block_attachments
-from kelpie.storage.blocks import blocks
 from kelpie.storage.conversations import approvals, contexts, messages, thread_messages
 from kelpie.storage.conversations import conversations as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-ISOLATED_MAX = 100
 DELETED = "The conversation was deleted before the request was answered."
 
 
@@ -77,26 +74,9 @@ class Conversations:
         """
         opening = ConversationOpening.draw(self._world, self._caller, ISOLATED_MAX)
 
-        def write(tx: Tx) -> Conversation:
-            if isinstance(origin, AgentId):
-                agent, source, thread = agents.owned(tx, self._organization, origin), None, ""
-            else:
-                source = rows.get(tx, self._organization, origin)
-                agent, thread = agents.get(tx, source.agent_id), source.id
-            shared = taken_over(tx, agent.id, thread, up_to)
-            made = opening.record(agent.id)
-            originals: list[Block] = []
-            if source is not None:
-                made = replace(
-                    made,
-                    model=source.model,
-                    model_settings=source.model_settings,
-                    context_window_limit=source.context_window_limit,
-                )
-                originals = [blocks.get(tx, block_id) for block_id in source.isolated_block_ids]
-            return opening.write(tx, agent, replace(made, hidden=hidden), originals, shared)
-
-        return await self._world.database.transact(write)
+        return await self._world.database.transact(
+            lambda tx: write_fork(tx, opening, origin, up_to=up_to, hidden=hidden)
+        )
 
     async def lane(self, thread: ConversationId | AgentId) -> tuple[AgentId, str]:
         """Agent and lane of a thread. Raises NotFound for a conversation; does not check that an agent exists."""

@@ -16,7 +16,7 @@ AREAS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "Limits": limits.CODES,
         "Agents": agents.CODES,
         "Models": models.CODES,
-        "Schedules": triggers.CODES,
+        "Schedules and batches": triggers.CODES,
         "MCP servers": mcp.CODES,
         "Tools": tools.CODES,
         "Memory": memory.CODES,

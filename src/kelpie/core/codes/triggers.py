@@ -1,8 +1,17 @@
-"""Codes of schedules."""
+"""Codes of schedules and batches."""
 
 from kelpie.core.codes.code import Code
 
 CODES = (
+    Code(
+        "batch_ended",
+        "All items of a batch have an outcome.",
+    ),
+    Code(
+        "batches_failed",
+        "Batches could not be read or advanced. The server tries again.",
+        "Look at `error`; mostly the disk is full or failing.",
+    ),
     Code(
         "firing_dead",
         "A firing of a schedule was given up: its attempts failed, or its turn failed after it had begun.",

@@ -224,13 +224,14 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
 def _check_page(path: str) -> None:
     """Raises Forbidden for what a web page may not do with an agent, whatever its token allows.
 
-    Running a tool goes past its approval, and `generate` past the agent's prompt; a schedule or a webhook goes on
-    without the page.
+    Running a tool goes past its approval, and `generate` past the agent's prompt; a schedule, a webhook or a
+    batch goes on without the page.
     """
     rest = [part for part in path.split("/") if part][3:]
     if (
         rest == ["generate"]
         or rest[:1] in (["schedule"], ["hooks"])
+        or rest[:2] == ["messages", "batch"]
         or (len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"))
     ):
         raise Forbidden("An access token may not do this; use an API key.")

@@ -52,6 +52,7 @@ from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
 from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
+from kelpie.sim.scenarios.turns.batches import BATCHES
 from kelpie.sim.scenarios.turns.budgets import BUDGETS
 from kelpie.sim.scenarios.turns.cancelling import CANCELLING, RESUMING
 from kelpie.sim.scenarios.turns.client_histories import CLIENT_HISTORIES
@@ -132,6 +133,7 @@ SCENARIOS: dict[str, Scenario] = {
         LIFECYCLE,
         REMOVALS,
         RIVALS,
+        BATCHES,
         SCHEDULES,
         TWO_SCHEDULERS,
         BACKGROUND,

@@ -1,17 +1,17 @@
-"""Scheduled callbacks: ended runs with an address to notify, the time of the next attempt, and its result.
+"""Scheduled callbacks: ended runs and batches with an address to notify, the time of the next attempt, and its result.
 
-A callback is scheduled by the commit that ends its run, so none is sent before and none is lost in a crash.
+A callback is scheduled by the commit that ends its run or batch, so none is sent before and none is lost in a crash.
 """
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Table, Update, bindparam, func, select, update
 
 from kelpie.core.access.consumers import Consumer
-from kelpie.core.ids import RunId
+from kelpie.core.ids import JobId, RunId
 from kelpie.core.time import Micros
 from kelpie.storage.accounts import row_ownership
-from kelpie.storage.tables import runs
+from kelpie.storage.tables import jobs, runs
 from kelpie.world.database import Tx
 
 
@@ -19,7 +19,7 @@ from kelpie.world.database import Tx
 class DueCallback:
     """One callback, and the number of its attempts."""
 
-    run_id: RunId
+    of: RunId | JobId
     url: str
     attempts: int
     consumer: Consumer
@@ -56,17 +56,42 @@ _DUE = (
     .order_by(_O.place, _O.callback_due_at, _O.id)
     .limit(bindparam("most"))
 )
-_TRIED = (
-    update(runs)
-    .where(runs.c.id == bindparam("of_run"))
-    .values(
-        callback_due_at=bindparam("due"),
-        callback_attempts=runs.c.callback_attempts + 1,
-        callback_sent_at=bindparam("tried_at"),
-        callback_status_code=bindparam("new_code"),
-        callback_error=bindparam("new_error"),
+_J = jobs.c
+_OF_JOBS = (
+    select(
+        _J.id,
+        _J.callback_url,
+        _J.callback_attempts,
+        _J.callback_due_at,
+        _J.organization_id,
+        func.row_number().over(partition_by=_J.organization_id, order_by=(_J.callback_due_at, _J.id)).label("place"),
     )
+    .where(_J.callback_due_at <= bindparam("now"))
+    .subquery()
 )
+_DUE_JOBS = (
+    select(_OF_JOBS)
+    .where(_OF_JOBS.c.place <= bindparam("each"))
+    .order_by(_OF_JOBS.c.place, _OF_JOBS.c.callback_due_at, _OF_JOBS.c.id)
+    .limit(bindparam("most"))
+)
+
+
+def _tried(table: Table) -> Update:
+    return (
+        update(table)
+        .where(table.c.id == bindparam("of_row"))
+        .values(
+            callback_due_at=bindparam("due"),
+            callback_attempts=table.c.callback_attempts + 1,
+            callback_sent_at=bindparam("tried_at"),
+            callback_status_code=bindparam("new_code"),
+            callback_error=bindparam("new_error"),
+        )
+    )
+
+
+_TRIED_RUN, _TRIED_JOB = _tried(runs), _tried(jobs)
 
 
 def schedule(tx: Tx, run_id: RunId, at: Micros) -> None:
@@ -76,15 +101,21 @@ def schedule(tx: Tx, run_id: RunId, at: Micros) -> None:
 
 def due(tx: Tx, now: Micros, each: int, most: int) -> list[DueCallback]:
     """Callbacks that are due, at most `each` of one organization: its agents take turns, the longest due first."""
-    rows = tx.execute(_DUE, {"now": now, "each": each, "most": most})
-    return [
+    bound = {"now": now, "each": each, "most": most}
+    of_runs = [
         DueCallback(RunId(row.id), row.callback_url, row.callback_attempts, Consumer(row.organization_id, row.agent_id))
-        for row in rows
+        for row in tx.execute(_DUE, bound)
     ]
+    of_jobs = [
+        DueCallback(JobId(row.id), row.callback_url, row.callback_attempts, Consumer(row.organization_id, row.id))
+        for row in tx.execute(_DUE_JOBS, bound)
+    ]
+    return [*of_jobs, *of_runs][:most]
 
 
 def record_attempt(
-    tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None
+    tx: Tx, of: RunId | JobId, at: Micros, status: int | None, error: str | None, again_at: Micros | None
 ) -> None:
     """Records an attempt; without `again_at` it was the last."""
-    tx.execute(_TRIED, {"of_run": run_id, "due": again_at, "tried_at": at, "new_code": status, "new_error": error})
+    statement = _TRIED_RUN if isinstance(of, RunId) else _TRIED_JOB
+    tx.execute(statement, {"of_row": of, "due": again_at, "tried_at": at, "new_code": status, "new_error": error})

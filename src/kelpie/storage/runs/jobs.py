@@ -33,7 +33,8 @@ def add(tx: Tx, job: Job, organization: OrganizationId) -> None:
     tx.execute(_INSERT, row | {"organization_id": organization, "metadata": dict(job.metadata)})
 
 
-def _from_row(row: Row[Any]) -> Job:
+def from_row(row: Row[Any]) -> Job:
+    """A job from its row."""
     return Job(
         id=JobId(row.id),
         created_at=row.created_at,
@@ -62,7 +63,7 @@ def get(tx: Tx, organization: OrganizationId, job_id: JobId) -> Job:
     row = tx.execute(_ONE, {"organization": organization, "of_job": job_id}).first()
     if row is None:
         raise NotFound("Job", job_id)
-    return _from_row(row)
+    return from_row(row)
 
 
 def remove(tx: Tx, job_id: JobId) -> None:
@@ -97,4 +98,4 @@ def select_jobs(tx: Tx, organization: OrganizationId, query: JobQuery) -> list[J
         {"organization": organization, **used},
         within={"organization_id": organization},
     )
-    return [_from_row(row) for row in rows]
+    return [from_row(row) for row in rows]

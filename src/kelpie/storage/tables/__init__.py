@@ -21,6 +21,7 @@ from kelpie.storage.tables.files import agent_folders, file_passages, file_views
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
     approvals,
+    batch_items,
     context,
     jobs,
     journal,
@@ -84,6 +85,7 @@ __all__ = [
     "api_keys",
     "approvals",
     "archives",
+    "batch_items",
     "block_history",
     "block_identities",
     "block_tags",

@@ -26,7 +26,6 @@ _NO_DEVICE = (
 _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/(anthropic|zai)/.*", _VENDOR),
     (r"/v1/git/.*", "Kelpie stores memory in its database, not in git; read and update blocks with /v1/blocks."),
-    (r"/v1/messages/batches.*", "Kelpie does not support batches yet; send the messages one by one."),
     (r"/v1/sandbox-config/local/recreate-venv", _VENV),
     (
         r"/v1/tools/generate-tool",

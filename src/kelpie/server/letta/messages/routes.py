@@ -102,11 +102,6 @@ async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
     raise Refused("method_not_allowed", "Messages cannot be edited; send a new one.")
 
 
-@router.get("/messages/batches", include_in_schema=False)
-async def list_batches() -> None:
-    raise Refused("route_unknown")  # else it would be a message id; `missing_routes` gives the reason
-
-
 @router.get("/messages/{message_id}", summary="Get a message", response_model=None)
 async def retrieve_message(api: CallerApi, message_id: MessagePath) -> JsonAnswer:
     return JsonAnswer(wire_messages(await api.histories.message(message_id)))

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from kelpie.core.conversations.jobs import Job, JobQuery
+from kelpie.core.conversations.jobs import Job, JobQuery, JobType
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, Page100, limit_query, page_of
@@ -68,6 +68,8 @@ async def retrieve_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
 
 @router.patch("/{job_id}/cancel", summary="Cancel a job", response_model=None)
 async def cancel_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
+    if (await api.jobs.get(job_id)).job_type is JobType.batch:
+        return JsonAnswer(job_shape((await api.batches.cancel(None, job_id))[0]))
     return JsonAnswer(job_shape(await api.jobs.cancel(job_id)))
 
 

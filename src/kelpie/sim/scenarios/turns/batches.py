@@ -1,0 +1,153 @@
+"""Batches while models time out, writes fail, the power goes around every commit, and clients vanish or cancel.
+
+Each item ends with exactly one outcome, its message is heard at most once and in its order, one that fails leaves the
+others alone, every batch ends, and people who talk to the same agents are answered.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.http_client import ClientTimeout
+from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+
+BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
+QUIET_S = 900.0
+ROUNDS = 3
+ITEMS = 8
+ENDED = ("completed", "failed", "cancelled")
+
+
+class Batches(ServerScenario):
+    """Three agents get batches of every kind; one client talks to them, and one cancels batches."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.told: dict[str, int] = {}  # batches that were acknowledged, with the number of their items
+
+    async def act(self) -> None:
+        await self.make_agents(3)
+        senders = (self._send(self.client(f"sender-{n}"), agent_id) for n, agent_id in enumerate(self.agents))
+        await together((*senders, self._talk(self.client("talker")), self._cancel(self.client("canceller"))))
+
+    async def _send(self, client: ScenarioClient, agent_id: str) -> None:
+        for number in range(ROUNDS):
+            await client.pause(5.0)
+            texts = [f"{client.name} batch {number} item {item}" for item in range(ITEMS)]
+            if client.tosses(0.3):
+                requests = [{"agent_id": client.picks(self.agents), "input": text} for text in texts]
+                told = await client.ask("POST", "/v1/messages/batches", {"requests": requests})
+                if told is not None and told.status == 200:
+                    self.told[told.json()["id"]] = ITEMS
+                continue
+            body = {"messages": texts, "parallel": client.tosses(0.4)}
+            query = client.picks(("", "?background=true", "?wait_s=1"))
+            shown = await self._answer(client, f"/v1/agents/{agent_id}/messages/batch{query}", body)
+            if shown is not None:
+                self.told[shown["batch_id"]] = ITEMS
+
+    async def _answer(self, client: ScenarioClient, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer to a batch; some clients do not wait for it."""
+        await self.machine.up()
+        patience_s = 0.5 if client.tosses(0.2) else 3600.0
+        try:
+            told = await client.connection.request("POST", path, body, timeout_s=patience_s)
+        except ClientTimeout as late:
+            if patience_s > 1.0:
+                raise Broken("every request is answered", str(late)) from late
+            return None
+        except ConnectionLost:
+            return None
+        if told.status in (200, 207):
+            states = [each["status"] for each in told.json()["results"]]
+            if len(states) != ITEMS or any(each not in ENDED for each in states):
+                raise Broken("a batch tells every outcome", f"{told.status}: {states}")
+            if (told.status == 200) != (set(states) == {"completed"}):
+                raise Broken("a batch tells every outcome", f"{told.status}: {states}")
+        elif told.status not in (202, 409, 429, 503):
+            raise Broken("a sound request is accepted", f"{path}: {told.status} {told.body!r}")
+        return told.json() if told.status in (200, 202, 207) else None
+
+    async def _talk(self, client: ScenarioClient) -> None:
+        for _ in range(ROUNDS * 2):
+            await client.pause(8.0)
+            await client.say(client.picks(self.agents))
+
+    async def _cancel(self, client: ScenarioClient) -> None:
+        for _ in range(ROUNDS):
+            await client.pause(15.0)
+            told = await client.ask("GET", "/v1/kelpie/batches?active=true")
+            known = [] if told is None or told.status != 200 else told.json()
+            if known and client.tosses(0.5):
+                await client.ask("POST", f"/v1/kelpie/batches/{client.picks(known)['batch_id']}/cancel")
+
+    def check(self) -> None:
+        super().check()
+        disk = self.machine.disk
+        jobs = {row[0]: row[1:] for row in disk.query("SELECT id, status, metadata FROM jobs WHERE job_type = 'batch'")}
+        rows = disk.query("SELECT batch_id, place, agent_id, status, run_id, given FROM batch_items ORDER BY 1, 2")
+        counts = Counter(batch for batch, *_ in rows)
+        for batch, count in self.told.items():
+            if counts[batch] != count:
+                raise Broken("an acknowledged batch is stored", f"{batch} has {counts[batch]} of {count} items")
+        if open_jobs := [job for job, (status, _) in jobs.items() if status not in ENDED]:
+            raise Broken("a batch ends", f"{open_jobs}")
+        self._heard(rows)
+
+    def _heard(self, rows: list[Any]) -> None:
+        disk = self.machine.disk
+        said = disk.query(
+            "SELECT otid, seq, conversation_id FROM messages WHERE role = 'user' AND otid LIKE 'job-%' ORDER BY seq"
+        )
+        times = Counter(otid for otid, *_ in said)
+        places = {otid: seq for otid, seq, conversation in said if conversation is None}
+        last: dict[tuple[str, str], int] = {}
+        for batch, place, agent_id, status, run_id, given in rows:
+            otid = f"{batch}-{place}-0"
+            where = f"{otid} of {agent_id} is {status}, with {run_id}, and was heard {times[otid]} times"
+            if status not in ENDED or given is not None:
+                raise Broken("an item has one outcome", where)
+            if times[otid] > 1 or (times[otid] == 0 and status == "completed" and self._stepped(run_id)):
+                raise Broken("an item is heard once", where)
+            if times[otid] and run_id is None:
+                raise Broken("an item is heard once", where)
+            if otid in places:
+                if places[otid] < last.get((batch, agent_id), -1):
+                    raise Broken("items are heard in their order", where)
+                last[batch, agent_id] = places[otid]
+
+    def _stepped(self, run_id: str) -> bool:
+        return bool(self.machine.disk.query("SELECT 1 FROM runs WHERE id = ? AND step_count > 0", run_id))
+
+
+BATCHES = scenario(
+    "batches",
+    Batches,
+    faults=(Aim(AFTER, "database.acknowledge", rate=0.005, times_max=2),),
+    plots=(
+        (Aim(BEFORE, "journal.open", nth=4), Aim(AFTER, "journal.step", nth=9)),
+        (
+            Aim(BEFORE, "database.begin", rate=0.01, times_max=3),
+            Aim(AFTER, "database.acknowledge", rate=0.02, times_max=3),
+        ),
+        (
+            Aim(Fault.storage_write_fail, "database.commit", rate=0.03),
+            Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
+            Aim(Fault.storage_read_fail, "database.read", rate=0.02),
+        ),
+        (Aim(Fault.llm_timeout, "llm.reply", rate=0.3), Aim(Fault.llm_rate_limit, "llm.with_retry_after", rate=0.1)),
+        (
+            Aim(Fault.network_packet_loss, "network.client", rate=0.05),
+            Aim(Fault.network_delay, "network.client", rate=0.1),
+        ),
+    ),
+    swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
+    settings=replace(SETTINGS, mailbox_size=6),
+    quiet_s=QUIET_S,
+)
