@@ -142,7 +142,7 @@ def _agents() -> list[Case]:
         (400, {"timezone": "Nowhere/Land"}, "timezone"),
         (400, {"max_files_open": 100_000}, "max_files_open"),
         (400, {"max_tokens": 100, "max_reasoning_tokens": 200}, "max_reasoning_tokens"),
-        (400, {"folder_ids": [f"source-{GHOST}"]}, "folder_ids"),
+        (409, {"folder_ids": [f"source-{GHOST}"]}, "Source"),
         (422, {"agent_type": "voice_convo_agent"}, "enable_sleeptime"),
     ]
     changes: list[tuple[int, dict[str, Any], str]] = [

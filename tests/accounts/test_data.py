@@ -31,7 +31,7 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
         before = await doors.stored_data.look()
         assert before.sound and not before.unlooked
         assert {each.kind: each.looked_at for each in before.rows} == {
-            "message": 0, "passage": row_checks.PAGE + 20, "block": 1, "version of a block": 1,
+            "message": 0, "passage": row_checks.PAGE + 20, "passage of a file": 0, "block": 1, "version of a block": 1,
             "version of a template": 0, "vector": 0, "text index entry": entries, "text index segment": 1,
             "text index postings": postings,
         }  # fmt: skip

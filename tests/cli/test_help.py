@@ -23,7 +23,7 @@ NO_JSON = {
     "models remove", "keys revoke", "blocks edit", "blocks attach", "blocks detach", "tools attach", "tools detach",
     "tools delete", "templates delete", "config set", "config unset", "config path", "config edit",
     "mcp login", "mcp remove", "providers remove", "schedules delete", "hooks delete",
-    "projects remove", "projects delete",
+    "projects remove", "projects delete", "folders attach", "folders detach", "folders delete", "files delete", "open",
 }  # fmt: skip
 SHELL_OPERATORS = ("|", "||", "<", ">", "&&")
 

@@ -157,7 +157,9 @@ def a_renewal_of_tokens_ends_with_the_call_that_waits_for_it(patch: pytest.Monke
 
 def tokens_are_renewed_by_everybody(patch: pytest.MonkeyPatch) -> None:
     async def renewed(self: Any, server_id: str, spent: str | None) -> Any:
-        return await asyncio.shield(asyncio.ensure_future(self._renew(server_id, spent)))
+        work = asyncio.ensure_future(self._renew(server_id, spent))
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(work)
 
     patch.setattr(OAuthTokens, "renewed", renewed)
 

@@ -199,6 +199,12 @@ MODELLED = (
     Mutation(a_list_that_allows_nothing_allows_everything, _LIMITS, 4, 20),
     Mutation(a_credential_works_after_its_end, _ACCESS, 1, 20, "a credential opens what it is for"),
     Mutation(an_answer_to_a_waiting_call_can_be_changed, _ACCESS, 0, 20, "a wrong request is refused"),
-    Mutation(answers_that_are_stored_may_be_sent_again, _ACCESS, 33, 120, "a change in doubt is made or not"),
+    Mutation(
+        answers_that_are_stored_may_be_sent_again,
+        _ACCESS,
+        49,
+        120,
+        "a change in doubt is made or not|answers count in their conversation",
+    ),
     Mutation(a_part_of_the_answers_that_comes_again_is_a_message, _ACCESS, 1, 20),
 )

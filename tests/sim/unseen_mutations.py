@@ -197,7 +197,9 @@ UNSEEN = (
     Mutation(the_cleanup_takes_agents_that_are_being_imported, _FILES, 16, 40),
     Mutation(an_imported_context_of_one_message_is_lost, _FILES, 1, 5, "an import is whole"),
     Mutation(a_migration_replaces_what_is_preserved, _TEMPLATES, 0, 10, "a preserved block"),
-    Mutation(a_migration_deletes_a_block_that_others_have, _TEMPLATES, 1, 10, "a preserved block"),
+    Mutation(
+        a_migration_deletes_a_block_that_others_have, _TEMPLATES, 4, 10, "a preserved block|a deployment is whole"
+    ),
     Mutation(a_rewritten_message_is_listed_as_it_was, "api-model-of-turns", 5, 20, "what is rewritten is listed"),
     Mutation(a_callback_that_could_not_be_recorded_is_forgotten, _BEHIND, 4, 20, "a callback comes at least once"),
     Mutation(

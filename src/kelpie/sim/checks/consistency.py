@@ -33,7 +33,7 @@ _WRONG = {
         AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)
         GROUP BY r.id HAVING {_TOKENS.format("r")} <> sum({_TOKENS.format("s")})""",
     "a run that ended before its first step, with nothing saved, has messages": """
-        SELECT r.id FROM runs r JOIN messages m ON m.run_id = r.id
+        SELECT r.id FROM runs r JOIN messages m ON m.run_id = r.id AND m.role <> 'summary'
         WHERE json_extract(r.metadata, '$.error.type') = 'interrupted'""",
     "a step is of another agent than its run": """
         SELECT s.id FROM steps s JOIN runs r ON r.id = s.run_id WHERE r.agent_id <> s.agent_id""",

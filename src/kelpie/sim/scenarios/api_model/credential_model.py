@@ -96,10 +96,11 @@ class CredentialModel(ModelledResource):
         await self._made_one(name, "/v1/kelpie/keys", body, {**new})
         await self._use(name)
         known = await self._agents_for(user_id)
+        made = name in self.state  # else nothing tells whether the user is gone
         after = {each: one for each, one in self.state.items() if each != name}
         await self.change("DELETE", f"/v1/admin/users/?user_id={user_id}", None, after)
         self.ended.add(name)
-        if name in self.state:
+        if name in self.state or not made:
             return
         await self._use(name)
         nobody, seen = await self._agents_for(None), await self._agents_for(user_id)

@@ -10,6 +10,7 @@ from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.runs.scenario import QUIET_S
 from kelpie.sim.scenarios.api_model.agent_model import AgentModel, CheckpointModel
 from kelpie.sim.scenarios.api_model.approval_model import APPROVAL_S, ApprovalModel
 from kelpie.sim.scenarios.api_model.credential_model import OWN, CredentialModel
@@ -180,5 +181,9 @@ API_TURNS = scenario(
 )
 API_LIMITS = scenario("api-model-of-limits", LimitsOfTenants, plots=((), FAULTS))
 API_ACCESS = scenario(
-    "api-model-of-access", AccessOfTenants, plots=((), FAULTS), settings=replace(SETTINGS, approval_s=APPROVAL_S)
+    "api-model-of-access",
+    AccessOfTenants,
+    plots=((), FAULTS),
+    settings=replace(SETTINGS, approval_s=APPROVAL_S),
+    quiet_s=APPROVAL_S + QUIET_S,  # an approval that expires begins a turn
 )
