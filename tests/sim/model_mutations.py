@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from kelpie.accounts import authentication
 from kelpie.actors.mailbox import Mailbox
-from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.inbox import background_runs
 from kelpie.agent.maintenance import run_callbacks
 from kelpie.agent.resources import checkpoints as checkpoint_resource
@@ -157,10 +156,6 @@ def an_answer_to_a_waiting_call_can_be_changed(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(approval_matching, "fitting", fitting)
 
 
-def answers_that_are_stored_may_be_sent_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TurnStream, "sealed", lambda *_, **__: None)
-
-
 def a_part_of_the_answers_that_comes_again_is_a_message(patch: pytest.MonkeyPatch) -> None:
     original, take = tool_phase.partial_answers_entry, tool_phase.ToolPhase.take_answers
     taking: list[Any] = []
@@ -199,12 +194,5 @@ MODELLED = (
     Mutation(a_list_that_allows_nothing_allows_everything, _LIMITS, 4, 20),
     Mutation(a_credential_works_after_its_end, _ACCESS, 1, 20, "a credential opens what it is for"),
     Mutation(an_answer_to_a_waiting_call_can_be_changed, _ACCESS, 0, 20, "a wrong request is refused"),
-    Mutation(
-        answers_that_are_stored_may_be_sent_again,
-        _ACCESS,
-        49,
-        120,
-        "a change in doubt is made or not|answers count in their conversation",
-    ),
     Mutation(a_part_of_the_answers_that_comes_again_is_a_message, _ACCESS, 1, 20),
 )

@@ -15,6 +15,7 @@ from sqlalchemy import Update, bindparam, case, select, update
 from kelpie.actors import actor
 from kelpie.agent.compaction import window_guard
 from kelpie.agent.events import event_recorder
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.inbox import cancel
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.live import reload, spending
@@ -35,7 +36,7 @@ from kelpie.storage.runs import events as run_events
 from kelpie.storage.tables import agent_head, conversations
 from kelpie.storage.tables import runs as runs_table
 from kelpie.world.statements import Prepared
-from tests.agent import test_compaction
+from tests.agent import test_compaction, test_event_buffer
 from tests.sim.mutations import Mutation
 
 
@@ -359,7 +360,16 @@ class UnitMutation:
     test: Callable[[], None]
 
 
+def answers_that_are_stored_may_be_sent_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TurnStream, "sealed", lambda *_, **__: None)
+
+
 TESTED = (
+    # A scenario would need a database that fails right after the answers are stored and before the reply.
+    UnitMutation(
+        answers_that_are_stored_may_be_sent_again,
+        test_event_buffer.test_the_end_of_a_turn_that_broke_off_says_whether_its_input_is_stored,
+    ),
     # Other bounds end such a turn as well, later.
     UnitMutation(
         refusals_of_a_prompt_are_not_counted,

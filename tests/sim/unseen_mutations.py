@@ -189,7 +189,7 @@ UNSEEN = (
     Mutation(answers_committed_before_a_crash_count_for_nothing, _WAITING, 0, 10, "with nothing saved"),
     Mutation(a_run_that_is_resumed_is_not_counted, _BEHIND, 0, 10, "of one life|has one end"),
     Mutation(a_committed_step_is_called_off, _BEHIND, 3, 40, "called off|in order|one end"),
-    Mutation(answers_count_in_every_conversation_of_the_agent, _WAITING, 49, 80, "in their conversation|unknown error"),
+    Mutation(answers_count_in_every_conversation_of_the_agent, _WAITING, 64, 80, "in their conversation|unknown error"),
     Mutation(an_answer_with_other_arguments_is_the_same_again, _WAITING, 19, 60, "no acknowledged answer is lost"),
     Mutation(a_quota_of_messages_alone_is_not_held, _MEMORY, 4, 20, "a wrong request is refused"),
     Mutation(a_quota_of_requests_permits_one_more, _MEMORY, 0, 10, "a quota of requests is held"),
