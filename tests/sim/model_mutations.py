@@ -178,7 +178,7 @@ _SHOWN = "the API shows what was done"
 
 # As in tests/sim/mutations.py.
 MODELLED = (
-    Mutation(the_oldest_kept_version_cannot_be_read, _MEMORY, 1, 8),
+    Mutation(the_oldest_kept_version_cannot_be_read, _MEMORY, 2, 8),
     Mutation(an_entry_is_there_after_its_end, _MEMORY, 5, 20, "gone from its end on"),
     Mutation(working_memory_takes_one_entry_too_many, _MEMORY, 2, 20, "a wrong request is refused"),
     Mutation(a_checkpoint_of_another_agent_is_restored, _MEMORY, 0, 20, "sound request|wrong request"),
@@ -192,7 +192,7 @@ MODELLED = (
     Mutation(one_more_call_runs_than_the_limit_permits, _LIMITS, 0, 8),
     Mutation(a_budget_that_is_just_used_up_pays_one_more_step, _LIMITS, 0, 8, "what is used up|where its budget does"),
     Mutation(a_list_that_allows_nothing_allows_everything, _LIMITS, 4, 20),
-    Mutation(a_credential_works_after_its_end, _ACCESS, 1, 20, "a credential opens what it is for"),
+    Mutation(a_credential_works_after_its_end, _ACCESS, 2, 20, "a credential opens what it is for"),
     Mutation(an_answer_to_a_waiting_call_can_be_changed, _ACCESS, 0, 20, "a wrong request is refused"),
-    Mutation(a_part_of_the_answers_that_comes_again_is_a_message, _ACCESS, 1, 20),
+    Mutation(a_part_of_the_answers_that_comes_again_is_a_message, _ACCESS, 2, 20),
 )

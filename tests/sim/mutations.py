@@ -1080,9 +1080,9 @@ MUTATIONS = (
         10,
         "what can be searched is whole|everything ends embedded",
     ),
-    Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 1, 10, "nothing is half there"),
+    Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 0, 10, "nothing is half there"),
     Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 3, 10, "nothing is half there"),
-    Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 2, 20, "a passage is as its client was told"),
+    Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 5, 20, "a passage is as its client was told"),
     Mutation(a_closed_conversation_leaves_its_context_behind, _THREADS, 0, 10, "nothing is half there"),
     Mutation(
         a_conversation_that_could_not_be_closed_is_told_closed,
@@ -1105,9 +1105,9 @@ MUTATIONS = (
     Mutation(a_turn_does_not_move_the_time_of_its_agent, _BEHIND, 0, 3, "updated_at"),
     Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 0, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 0, 5),
-    Mutation(a_history_stays_in_the_form_of_other_settings, _LANES, 25, 60, "a live chat is what is stored"),
+    Mutation(a_history_stays_in_the_form_of_other_settings, _LANES, 7, 60, "a live chat is what is stored"),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
-    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 1, 60, "no change of the rules is lost"),
+    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 50, 60, "no change of the rules is lost"),
     Mutation(
         an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 2, 10, "a link is as its client was told"
     ),
@@ -1117,8 +1117,8 @@ MUTATIONS = (
     Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 0, 20, "a batch is stored as a whole"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 1, 15),
     Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 1, 10),
-    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 4, 40),
-    Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 0, 15),
+    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 27, 40),
+    Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 2, 15),
     Mutation(
         an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost,
         _STORAGE,
@@ -1133,7 +1133,7 @@ MUTATIONS = (
     Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 1, 5),
     Mutation(calls_of_other_conversations_are_not_listed, _WAITING, 0, 5, "what waits is listed"),
     Mutation(calls_are_denied_in_half_their_time, _EXPIRING, 0, 3, "nothing is denied before its time"),
-    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 3, 20, "nothing waits for ever"),
+    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 4, 20, "nothing waits for ever"),
     Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 0, 5, "a pause ends the turn at once"),
     Mutation(nothing_is_recovered, _CRASH, 5, _POINTS, "every run ends"),
     Mutation(
@@ -1172,7 +1172,7 @@ MUTATIONS = (
         3,
         "models can always be listed|the server recovers",
     ),
-    Mutation(a_switch_of_reasoning_reaches_no_loaded_agent, _LANES, 7, 20, _STALE),
+    Mutation(a_switch_of_reasoning_reaches_no_loaded_agent, _LANES, 5, 20, _STALE),
     Mutation(
         a_long_summary_is_not_cut, "small-context-windows", 5, 10, "a summary takes at most its share of the window"
     ),
@@ -1217,12 +1217,12 @@ MUTATIONS = (
     Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 1, 10, "what code uses is recorded"),
     Mutation(what_code_is_refused_is_not_recorded, _DOORS, 0, 5, "what code uses is recorded"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 0, 10, "a budget is held|a live budget"),
-    Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 4, 60, "every request is answered"),
+    Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 23, 60, "every request is answered"),
     Mutation(the_size_of_an_agent_is_not_counted, "large-agents", 3, 20, "agents are put away and loaded again"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
     Mutation(edits_are_told_to_nobody, _SHARED, 0, 10, _STALE + "|a live agent has what is stored"),
-    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 23, 60, _STALE + "|a live agent has what is stored"),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 2, 60, _STALE + "|a live agent has what is stored"),
     Mutation(
         a_write_whose_caller_is_gone_is_told_to_nobody,
         _CUT_OFF,
@@ -1231,15 +1231,15 @@ MUTATIONS = (
         "a live agent sees what is stored|a live agent has what is stored",
     ),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),
-    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 1, 30),
+    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 2, 30),
     Mutation(
         an_emptied_history_stays_in_memory,
         _REMOVALS,
-        0,
+        2,
         20,
         "an emptied history is out of sight|a live chat is what is stored",
     ),
-    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 2, 10, "what is forbidden is not run"),
+    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 8, 10, "what is forbidden is not run"),
     Mutation(calls_are_not_counted, "permissions-race-calls", 1, 10, "a limit of calls is held|a live limit"),
     Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 2, 10, "every call is recorded once"),
     Mutation(
@@ -1282,7 +1282,7 @@ MUTATIONS = (
         "a secret reads as it was written|every secret uses the key that is left",
     ),
     Mutation(stored_providers_are_read_once, _OWN_PROVIDERS, 0, 10, "a change counts for the next call"),
-    Mutation(a_deleted_provider_stays, _OWN_PROVIDERS, 2, 20, "a change counts for the next call"),
+    Mutation(a_deleted_provider_stays, _OWN_PROVIDERS, 0, 20, "a change counts for the next call"),
     Mutation(organizations_share_their_own_providers, _OWN_PROVIDERS, 0, 10, "an organization calls with its own key"),
     Mutation(
         a_rotation_leaves_out_the_keys_of_providers,

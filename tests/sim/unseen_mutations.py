@@ -194,16 +194,20 @@ UNSEEN = (
     Mutation(a_quota_of_messages_alone_is_not_held, _MEMORY, 4, 20, "a wrong request is refused"),
     Mutation(a_quota_of_requests_permits_one_more, _MEMORY, 0, 10, "a quota of requests is held"),
     Mutation(a_deleted_user_is_known_for_a_while, _ACCESS, 0, 10, "users that exist"),
-    Mutation(the_cleanup_takes_agents_that_are_being_imported, _FILES, 16, 40),
+    Mutation(the_cleanup_takes_agents_that_are_being_imported, _FILES, 3, 40),
     Mutation(an_imported_context_of_one_message_is_lost, _FILES, 1, 5, "an import is whole"),
     Mutation(a_migration_replaces_what_is_preserved, _TEMPLATES, 0, 10, "a preserved block"),
     Mutation(
         a_migration_deletes_a_block_that_others_have, _TEMPLATES, 4, 10, "a preserved block|a deployment is whole"
     ),
     Mutation(a_rewritten_message_is_listed_as_it_was, "api-model-of-turns", 5, 20, "what is rewritten is listed"),
-    Mutation(a_callback_that_could_not_be_recorded_is_forgotten, _BEHIND, 4, 20, "a callback comes at least once"),
+    Mutation(a_callback_that_could_not_be_recorded_is_forgotten, _BEHIND, 7, 20, "a callback comes at least once"),
     Mutation(
-        new_settings_of_a_conversation_have_no_version, _LANES, 8, 40, "not older than the last edit|has what is stored"
+        new_settings_of_a_conversation_have_no_version,
+        _LANES,
+        14,
+        40,
+        "not older than the last edit|has what is stored",
     ),
-    Mutation(who_sees_a_conversations_copy_is_not_told, _LANES, 4, 20, "has what is stored|not older than the last"),
+    Mutation(who_sees_a_conversations_copy_is_not_told, _LANES, 7, 20, "has what is stored|not older than the last"),
 )

@@ -35,7 +35,9 @@ class ProjectRecords(ServerScenario):
 
     async def _keep(self, client: ScenarioClient) -> None:
         """A project of its own, which nobody else touches."""
-        project = (await client.insist("POST", "/v1/projects", {"name": "kept", "tags": ["mine"]}))["id"]
+        while not (known := await client.insist("GET", "/v1/projects?name=kept")):  # one whose answer was lost is there
+            await client.ask("POST", "/v1/projects", {"name": "kept", "tags": ["mine"]})
+        project = known[0]["id"]
         for agent_id in self.agents:
             await client.pause(2.0)
             await client.insist("POST", f"/v1/projects/{project}/agents", {"agent_id": agent_id})
