@@ -284,4 +284,10 @@ FOUND = (
         "the model was then shown it",
     ),
     Found("mcp-tokens-that-end", 7, "a failing database broke off the events of a connection to an MCP server"),
+    Found("projects", 3, "a live agent kept a home project that was deleted"),
+    Found("projects", 791165, "the scenario insisted on a name whose first answer was lost"),
+    Found("schedules-and-webhooks", 38, "the scenario counted a run that had just been fired as one that does not end"),
+    Found("calls-that-wait", 49, "the scenario took a cancelled request for one that had taken answers"),
+    Found("api-model-of-access", 131, "the scenario ended while an approval expired, which begins a turn"),
+    Found("small-context-windows", 144637, "the check took the summary of a run for a message that it had saved"),
 )

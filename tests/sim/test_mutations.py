@@ -14,9 +14,10 @@ from tests.sim.mcp_mutations import MCP_MUTATIONS
 from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
+from tests.sim.trigger_mutations import TRIGGERED
 from tests.sim.unseen_mutations import UNSEEN
 
-PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *UNSEEN)
+PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN)
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:
