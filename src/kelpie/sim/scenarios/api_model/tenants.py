@@ -6,6 +6,7 @@ nothing that can be read.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION
@@ -29,6 +30,7 @@ from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.list_checks import lists_are_right
 from kelpie.sim.scenarios.fixtures.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
@@ -96,6 +98,8 @@ class Tenants(ServerScenario):
         own, foreign = (ids_of(self.machine, organization) for organization in (DEFAULT_ORGANIZATION, self.guests))
         await strangers_reach_nothing(self.machine, guest, own)
         await strangers_reach_nothing(self.machine, owner, foreign)
+        for client, organization in ((owner, DEFAULT_ORGANIZATION), (guest, self.guests)):
+            await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
         await a_power_cut_changes_nothing(self.machine, guest, foreign)
         for resources in self.of.values():
             for resource in dict.fromkeys(resources):
