@@ -11,6 +11,7 @@ from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.ports.clock import START
 from kelpie.sim.runs.scenario import QUIET_S
 from kelpie.sim.scenarios.api_model.agent_model import AgentModel, CheckpointModel
 from kelpie.sim.scenarios.api_model.approval_model import APPROVAL_S, ApprovalModel
@@ -26,6 +27,17 @@ from kelpie.sim.scenarios.api_model.memory_model import (
     WorkingMemoryModel,
 )
 from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource
+from kelpie.sim.scenarios.api_model.record_kinds import (
+    FolderKind,
+    GroupKind,
+    IdentityKind,
+    McpServerKind,
+    ProjectKind,
+    ProviderKind,
+    ToolKind,
+)
+from kelpie.sim.scenarios.api_model.record_model import Cast, CastModel, RecordModel
+from kelpie.sim.scenarios.api_model.trigger_kinds import ScheduleKind, WebhookKind
 from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
@@ -168,6 +180,29 @@ class AccessOfTenants(Tenants):
         return [CredentialModel(self.machine, admin, agents), approvals, approvals]
 
 
+class RecordsOfTenants(Tenants):
+    """Three of the kinds of records in each run, in turn, so that few runs have all of them."""
+
+    rounds = 30
+    kinds_at_once = 3
+
+    async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        agents = {name: await self.agent_of(client, name=name) for name in ("ann", "bea")}
+        blocks = {
+            label: (await client.insist("POST", "/v1/blocks/", {"label": label, "value": "some"}))["id"]
+            for label in ("rules", "plans")
+        }
+        cast = Cast(agents, blocks)
+        kinds = [
+            *(kind(cast) for kind in (IdentityKind, FolderKind, ProviderKind, GroupKind, ToolKind, McpServerKind)),
+            *(ProjectKind(cast), ScheduleKind(cast, START), WebhookKind(cast)),
+        ]
+        first = self.machine.loop.seed // 2 * self.kinds_at_once
+        some = [kinds[(first + place) % len(kinds)] for place in range(self.kinds_at_once)]
+        models = [RecordModel(self.machine, client, kind) for kind in some]
+        return [*models, *models, *models, CastModel(self.machine, client, cast, models)]
+
+
 API_MEMORY = scenario(
     "api-model-of-memory",
     MemoryOfTenants,
@@ -184,6 +219,12 @@ API_TURNS = scenario(
     "api-model-of-turns", TurnsOfTenants, plots=((), FAULTS), settings=replace(SETTINGS, mailbox_size=MAILBOX_SIZE)
 )
 API_LIMITS = scenario("api-model-of-limits", LimitsOfTenants, plots=((), FAULTS))
+API_RECORDS = scenario(
+    "api-model-of-records",
+    RecordsOfTenants,
+    plots=((), FAULTS),
+    settings=SETTINGS,
+)
 API_ACCESS = scenario(
     "api-model-of-access",
     AccessOfTenants,

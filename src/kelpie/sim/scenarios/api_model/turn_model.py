@@ -162,7 +162,7 @@ class TurnModel(ModelledResource):
         response = await self.client.ask(method, path, body)
         if response is not None and response.status == 200:
             return response.json()
-        self._may_fail(f"{method} {path}", None if response is None else response.body)
+        self.may_fail(f"{method} {path}", None if response is None else response.body)
         return None
 
     async def _stream(self, path: str, body: Any) -> list[dict[str, Any]] | None:
@@ -173,18 +173,18 @@ class TurnModel(ModelledResource):
         try:
             async with asyncio.timeout(PATIENCE_S), client.stream("POST", path, body) as stream:
                 if stream.status != 200:
-                    self._may_fail(path, b"".join([chunk async for chunk in stream.chunks()]))
+                    self.may_fail(path, b"".join([chunk async for chunk in stream.chunks()]))
                     return None
                 async for event in stream.events():
                     if event.data == "[DONE]":
                         return frames
                     if event.event == "error":
-                        self._may_fail(path, event.data)
+                        self.may_fail(path, event.data)
                         return None
                     frames.append(event.json())
         except ConnectionLost:
             pass
-        self._may_fail(path, "no end")
+        self.may_fail(path, "no end")
         return None
 
     async def _follow(self, run_id: str, after: int) -> tuple[Said, list[Any]]:
@@ -288,7 +288,7 @@ class TurnModel(ModelledResource):
                 if word != "cancelled" or run is None or run["completed_at"] is None:
                     raise Broken("a cancelled run has ended", f"{each}: {word} {run}")
         elif response is None or response.status != 409:
-            self._may_fail(where, None if response is None else response.body)
+            self.may_fail(where, None if response is None else response.body)
         before, runs = deepcopy(self.state), await self._runs()
         new = runs[: len(runs) - len(self.state["runs"])]
         self.state = await self.read()
@@ -354,7 +354,7 @@ class TurnModel(ModelledResource):
         if response is not None and response.status == 400 and b"too few" in response.body:
             return
         if response is None or response.status != 200:
-            self._may_fail(path, None if response is None else response.body)
+            self.may_fail(path, None if response is None else response.body)
         else:
             self.state["lanes"][lane].append(SUMMARY)
             self.state["said"].append(SUMMARY)
@@ -396,7 +396,7 @@ class TurnModel(ModelledResource):
             said = said[: at + 1]
         response = await self.client.ask("POST", path)
         if response is None or response.status != 200:
-            self._may_fail(path, None if response is None else response.body)
+            self.may_fail(path, None if response is None else response.body)
             self.state = await self.read()  # one without a name, if there is one
             return
         self._made += 1
