@@ -181,6 +181,7 @@ class Kelpie:
             size=lambda activation: activation.bytes,
         )
         run_queue = RunQueue(dispatcher, self._run_ended)
+        batch_runner = BatchRunner(world, settings, quotas, run_queue, self._batch_ended)
         live_agents = LiveAgents(dispatcher, run_queue)
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
         passports = Passports(world.ids, world.clock)
@@ -238,8 +239,8 @@ class Kelpie:
             run_queue=run_queue,
             run_notifier=run_notifier,
             recovery=Recovery(world.database, dispatcher, run_queue, live_agents, authenticator),
-            scheduler=Scheduler(world, settings, quotas, run_queue),
-            batch_runner=BatchRunner(world, settings, quotas, run_queue, self._callbacks.wake),
+            scheduler=Scheduler(world, settings, quotas, run_queue, batch_runner.wake),
+            batch_runner=batch_runner,
             pauses=pauses,
             active_turns=active_turns,
             wait_graph=wait_graph,
@@ -374,6 +375,10 @@ class Kelpie:
         self._callbacks.wake()
         self.runtime.scheduler.run_ended()
         self.runtime.batch_runner.run_ended()
+
+    def _batch_ended(self) -> None:
+        self._callbacks.wake()
+        self.runtime.scheduler.run_ended()
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kelpie.agent.resources.projects import Projects
-from kelpie.core.triggers.schedules import Firing, FiringStatus
+from kelpie.core.triggers.schedules import Firing, FiringStatus, after_failure
 from kelpie.triggers import delivery, scheduler
 from tests.sim.mutations import Mutation
 
@@ -30,7 +30,7 @@ def a_firing_that_was_heard_is_tried_again(patch: pytest.MonkeyPatch) -> None:
     def settle(tx: Any, firing: Firing, now: int) -> Firing | None:
         after = original(tx, firing, now)
         again = after is not None and after.status in (FiringStatus.dead, FiringStatus.done) and firing.attempts < 2
-        return delivery.failed(firing, "again", now, counted=True) if again else after
+        return after_failure(firing, "again", now, counted=True) if again else after
 
     patch.setattr(scheduler.delivery, "settle", settle)
 

@@ -19,6 +19,7 @@ from kelpie.storage.runs import client_ids, runs, unfinished
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
+BATCH_ITEM = "batch_item"  # in the metadata of a run: its place in the batch
 SAME_ID_MAX = 16  # runs of one client id that are looked through; a client that gives an id to more has no use for it
 
 
@@ -35,15 +36,18 @@ def running(tokens: Iterable[object], send: SendRequest) -> TurnStream | None:
     return None
 
 
-def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run | None:
+def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput, *, batch_item: int | None = None) -> Run | None:
     """The newest run that answers these very messages already, or is about to; one that failed is no answer, nor is
-    one in the default conversation that another has followed."""
+    one in the default conversation that another has followed. The items of a batch follow each other, so for one of
+    them a run of an item at the same place in another batch is an answer all the same."""
     if not can_come_again(given):
         return None
     for run_id in client_ids.newest(tx, agent_id, conversation, given.messages[0].otid or "", SAME_ID_MAX):
         if unfinished.given(tx, run_id).messages == given.messages:
             run = runs.get(tx, run_id)
-            over = run.status not in UNFINISHED and not conversation and runs.has_newer(tx, run)
+            same_item = batch_item is not None and run.metadata.get(BATCH_ITEM) == batch_item
+            followed = run.status not in UNFINISHED and not conversation and runs.has_newer(tx, run)
+            over = followed and not same_item
             return None if over or run.status is RunStatus.failed else run
     return None
 

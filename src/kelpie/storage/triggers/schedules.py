@@ -141,6 +141,7 @@ def said_to_json(said: ScheduledMessages) -> dict[str, Any]:
         "callback_url": said.callback_url,
         "return_types": None if said.return_types is None else list(said.return_types),
         "conversation_id": said.conversation_id,
+        "batch": said.batch,
     }
 
 
@@ -158,6 +159,7 @@ def said_from_json(data: Mapping[str, Any]) -> ScheduledMessages:
         data["callback_url"],
         None if types is None else tuple(types),
         None if conversation is None else ConversationId(conversation),
+        data.get("batch", False),  # missing where it was stored by an older version
     )
 
 

@@ -84,12 +84,13 @@ export default class SchedulesScreen extends Screen {
     const row = await get(`v1/kelpie/schedules/${id}`, {}, this.signal);
     const base = `v1/agents/${row.agent_id}/schedule/${id}`;
     const again = () => this.#one(id);
+    const single = row.message.messages.length === 1; // a form has one text
     const edit = async () => {
       const done = await ask("Edit schedule", [
         { name: "name", label: "Name", value: row.name ?? "" },
-        { name: "message", label: "Message", kind: "textarea", rows: 5, value: textOf(row), required: true },
+        ...(single ? [{ name: "message", label: "Message", kind: /** @type {const} */ ("textarea"), rows: 5, value: textOf(row), required: true }] : []),
         ...(row.recurrence_rule ? [{ name: "rule", label: "Cron expression", value: row.recurrence_rule, required: true }, { name: "zone", label: "Time zone", value: row.timezone, required: true }] : []),
-      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, message: values.message, ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : {}) }), true));
+      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, ...(single ? { message: values.message } : {}), ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : {}) }), true));
       if (done) await again();
     };
     const table = pagedTable({
@@ -100,7 +101,7 @@ export default class SchedulesScreen extends Screen {
         { label: "State", cell: (each) => tag(each.status) },
         { label: "Attempts", class: "num", cell: (each) => count(each.attempts, "attempt") },
         { label: "Error", cell: (each) => words(String(each.error ?? "").slice(0, 300)) },
-        { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : "–") },
+        { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : each.batch_id ? ["batch ", h("code", null, each.batch_id)] : "–") },
         { label: "Actions", cell: (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); }) },
       ],
       none: empty("It has not fired yet."),
