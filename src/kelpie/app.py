@@ -125,6 +125,7 @@ class Kelpie:
         self.world = world
         self.settings = settings
         self.data_dir = data_dir
+        self.stopping = False  # streams without an end of their own end when it is set
         self.broker = LocalBroker(private=settings.egress_private, permitted=settings.tool_egress)  # for cells
         self._share = OrganizationShare(settings.organization_share)
         self._node: Node | None = None
@@ -323,7 +324,7 @@ class Kelpie:
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
-        runtime = self.runtime
+        runtime, self.stopping = self.runtime, True
         if self._schedule_task is not None:
             await runtime.scheduler.finish_round()
             self._schedule_task.cancel()

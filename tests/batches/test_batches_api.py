@@ -435,3 +435,34 @@ async def test_the_number_of_batches_is_limited_and_old_ones_go(rig: Rig, monkey
     await database.transact(lambda tx: batches.clean_up(tx, later))
     assert (await rig.client.get(f"{rig.base}/{first['batch_id']}")).status_code == 404
     assert await rig.said() == ["1"]
+
+
+async def test_items_come_in_pages_with_what_was_asked_and_answered(rig: Rig) -> None:
+    gate = asyncio.Event()
+    rig.puppet.script.extend([said("first answer"), ModelError(ModelFault.bad_request, "broken"), gate])
+    sent = await rig.send(["one", "two <b>", "three", "x" * 5000], 202, "?background=true")
+    await rig.until(lambda: _true(rig.puppet.waiting.is_set()))
+    base = f"/v1/kelpie/batches/{sent['batch_id']}/items"
+    first = (await rig.client.get(base, params={"limit": 2})).json()
+    assert [(each["index"], each["status"], each["input"]) for each in first] == [
+        (0, "completed", "one"),
+        (1, "failed", "two <b>"),
+    ]
+    assert (first[0]["output"], first[0]["error"]) == ("first answer", None)
+    assert first[1]["output"] is None and "broken" in first[1]["error"]
+    assert {each["agent_id"] for each in first} == {rig.agent}
+    rest = (await rig.client.get(base, params={"after": 1})).json()
+    assert [(each["index"], each["status"], len(each["input"])) for each in rest] == [
+        (2, "running", 5),
+        (3, "waiting", 2000),
+    ]
+    gate.set()
+    await rig.ended(sent["batch_id"])
+    done = (await rig.client.get(base, params={"after": 2})).json()
+    assert [(each["status"], each["output"]) for each in done] == [("completed", "ok")]
+    assert (await rig.client.get(base, params={"limit": 0})).status_code == 422
+    assert (await rig.client.get(base.replace(sent["batch_id"], "job-" + "0" * 8))).status_code in (404, 422)
+
+
+async def _true(value: bool) -> bool:
+    return value

@@ -24,7 +24,7 @@ from kelpie.core.conversations.batches import (
     ItemStatus,
 )
 from kelpie.core.conversations.jobs import ACTIVE, Job, JobType
-from kelpie.core.conversations.messages import Message
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import Conflict, InvalidInput, StorageError
 from kelpie.core.ids import AgentId, ConversationId, JobId, OrganizationId
@@ -33,12 +33,14 @@ from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.conversations import conversations, messages
-from kelpie.storage.runs import batches, runs
+from kelpie.storage.runs import batches, runs, unfinished
 from kelpie.storage.runs.batches import ItemInput
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 MESSAGES_MAX = 200  # of one run that a result shows
+EXCERPT_MESSAGES = 3  # at the end of a run
 RESULTS_READ = 10  # results that are read at once
 LOOK_S = 2.0  # a client that waits is told of an end that another server brought about within this time
 CANCEL_S = 10.0  # for the outcome of the runs that a cancelled batch had
@@ -75,6 +77,15 @@ class ItemResult:
     item: BatchItem
     run: Run | None
     messages: tuple[Message, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemExcerpt:
+    """An item with the text of its input, and the last messages of its run, newest first."""
+
+    item: BatchItem
+    given: str
+    last: Sequence[Message]
 
 
 class Batches:
@@ -178,6 +189,15 @@ class Batches:
                 left -= sum(_size(message) for message in result.messages or ())
                 results.append(result if left >= 0 else replace(result, messages=None))
         return job, done, results
+
+    async def excerpts(self, batch_id: JobId, after: int, most: int) -> list[ItemExcerpt]:
+        """Items after a place, in order, with what was asked and answered. Raises NotFound."""
+
+        def read(tx: Tx) -> list[ItemExcerpt]:
+            batches.get(tx, self._organization, None, batch_id)
+            return [_excerpt(tx, item) for item in batches.items_after(tx, batch_id, after, most)]
+
+        return await self._world.database.read(read)
 
     async def messages(self, batch_id: JobId, agent_id: AgentId | None, wanted: Page) -> list[Message]:
         """Messages of its runs. Raises NotFound."""
@@ -296,6 +316,24 @@ def _results(tx: Tx, some: Sequence[BatchItem]) -> list[ItemResult]:
         )
         for item in some
     ]
+
+
+def _excerpt(tx: Tx, item: BatchItem) -> ItemExcerpt:
+    if item.status is ItemStatus.waiting:
+        return ItemExcerpt(item, _text(batches.input_of(tx, item).given), ())
+    if item.run_id is None or not runs.get_many(tx, [item.run_id]):  # its run was never made, or is deleted
+        return ItemExcerpt(item, "", ())
+    last = messages.page_of_run(tx, item.run_id, Page(EXCERPT_MESSAGES))
+    return ItemExcerpt(item, _text(unfinished.given(tx, item.run_id)), last)
+
+
+def _text(given: RunInput) -> str:
+    return "\n".join(part.text for message in given.messages for part in message.content if isinstance(part, Text))
+
+
+def is_input(row: Message) -> bool:
+    """True for a message that a client sent, which is no part of an answer."""
+    return row.otid is not None and row.role is not Role.summary
 
 
 def _size(message: Message) -> int:

@@ -193,6 +193,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     app = Application(title="Kelpie", version=__version__, description=_ABOUT, openapi_url=None)
     app.state.api = kelpie.api
     app.state.why_not_ready = kelpie.why_not_ready
+    app.state.stopping = lambda: kelpie.stopping
     app.state.authenticator = kelpie.runtime.authenticator
     for router in _ROUTERS:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time

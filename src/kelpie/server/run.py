@@ -55,6 +55,7 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
 
     def stop() -> None:
         stopping_at.append(loop.time())
+        kelpie.stopping = True
         server.force_exit = server.should_exit  # the second signal does not wait
         server.should_exit = True
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from kelpie.batches.batches import RepeatableRequest
 from kelpie.core.agents.agent import Include
+from kelpie.core.conversations.batches import ITEMS_MAX, REQUESTS_MAX
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import AgentId, JobId
@@ -19,7 +20,7 @@ from kelpie.server.http.path_ids import AgentPath, JobPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.agent_files.message_document import message_document
 from kelpie.server.letta.batches.body import CreateBatch, MessageBatchBody, message_items, request_items
-from kelpie.server.letta.batches.shape import batch_shape, whole_batch
+from kelpie.server.letta.batches.shape import batch_shape, excerpt_shape, whole_batch
 from kelpie.server.letta.runs.job_routes import job_shape
 
 router = resource("", "batches")
@@ -126,6 +127,17 @@ async def list_all_batches(api: CallerApi, page: Page50, active: Active = False)
 @kelpie_router.get("/{batch_id}", summary="Get a batch of any agents and its results (Kelpie)", response_model=None)
 async def get_any_batch(api: CallerApi, batch_id: JobPath) -> JsonAnswer:
     return JsonAnswer(await _whole(api, None, batch_id))
+
+
+@kelpie_router.get("/{batch_id}/items", summary="List the items of a batch in pages (Kelpie)", response_model=None)
+async def list_items(
+    api: CallerApi,
+    batch_id: JobPath,
+    after: Annotated[int, Query(ge=-1, le=REQUESTS_MAX, description="Return only items after this index.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=ITEMS_MAX, description="Maximum number of items.")] = 50,
+) -> JsonAnswer:
+    """Each item has the first 2,000 characters of what was asked (`input`) and answered (`output`)."""
+    return await listed(await api.batches.excerpts(batch_id, after, limit), excerpt_shape)
 
 
 @kelpie_router.post("/{batch_id}/cancel", summary="Cancel a batch of any agents (Kelpie)", response_model=None)
