@@ -14,6 +14,7 @@ import { pagedTable } from "../core/table.js";
 import { time } from "../core/time.js";
 
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
+import { agentSelection } from "./agent_selection.js";
 import { SCREENS } from "./registry.js";
 
 const PAGE = 50;
@@ -41,11 +42,13 @@ export default class AgentsScreen extends Screen {
       const made = await createAgent(this.signal);
       if (made) go(["chat", made.id]);
     };
+    const chosen = agentSelection(this, async () => { await Promise.all([table.restart(), sum()]); });
     const table = pagedTable({
       label: "Agents",
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["chat", row.id]),
       columns: [
+        { label: "Select", plain: true, cell: (row) => chosen.box(row) },
         { label: "Name", cell: (row) => words(row.name) },
         { label: "Model", cell: (row) => words(row.model ?? row.llm_config?.handle ?? "") },
         { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
@@ -56,10 +59,11 @@ export default class AgentsScreen extends Screen {
       none: empty("No agents here.", h("p", null, "An agent remembers, uses tools and answers. Create one, or search for another name."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")),
       load: (/** @type {string | null} */ after, signal) => pagesOf("v1/agents/", { query_text: asked, include: "agent.tags", order: "desc" }, PAGE)(after, signal),
     });
-    replace(this, head("Agents", side(total, h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent ", h("kbd", null, "n")))), search, table.node);
+    const sum = async () => { replace(total, count(await get("v1/agents/count", {}, this.signal), "agent")); };
+    replace(this, head("Agents", side(total, chosen.create, h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent ", h("kbd", null, "n")))), search, chosen.node, table.node);
     shortcut("n", "New agent", () => void this.attempt(create), this.signal);
     this.onReturn(() => table.reload());
-    await Promise.all([table.reload(), get("v1/agents/count", {}, this.signal).then((all) => replace(total, count(all, "agent")))]);
+    await Promise.all([table.reload(), sum()]);
   }
 
   /** @param {string} id */

@@ -6,7 +6,6 @@ import { meter } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
 import { count, moment, number } from "../core/format.js";
-import { longText } from "../core/long_text.js";
 import { empty, say } from "../core/notice.js";
 import { action, agentLink, card, choice, factList, filters, head, pagesOf, side } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
@@ -18,7 +17,7 @@ import { time } from "../core/time.js";
 
 const PAGE = 50;
 const ITEMS = 25;
-const SHOWN_CHARS = 300;
+const SHOWN_CHARS = 200;
 const REFRESH_MS = 2500;
 const KINDS = [["", "All batches"], ["true", "Not ended"]];
 
@@ -35,14 +34,14 @@ export default class BatchesScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["batches", row.batch_id]),
       columns: [
-        { label: "Started", cell: (row) => time(row.created_at) },
+        { label: "Started", class: "short", cell: (row) => time(row.created_at) },
         { label: "Agent", cell: agentsOf },
-        { label: "State", cell: stateOf },
+        { label: "State", class: "short", cell: stateOf },
         { label: "Progress", cell: progressOf },
         { label: "Outcome", cell: outcomeOf },
         { label: "Order", cell: orderOf },
         { label: "Ended", cell: (row) => (row.completed_at ? time(row.completed_at) : "not yet") },
-        { label: "Actions", cell: (row) => this.#cancel(row, async () => { await table.reload(); }) },
+        { label: "Actions", class: "actions", cell: (row) => this.#cancel(row, async () => { await table.reload(); }) },
       ],
       none: empty("No batches here.", h("p", null, "A batch sends many messages in one request. Each gets an answer of its own.")),
       load: (/** @type {string | null} */ after, signal) => pagesOf("v1/kelpie/batches", chosen, PAGE, "batch_id")(after, signal),
@@ -72,11 +71,11 @@ export default class BatchesScreen extends Screen {
       label: "Items",
       signal: this.signal,
       columns: [
-        { label: "Item", cell: (/** @type {any} */ row) => number(row.index + 1) },
-        { label: "State", cell: (row) => stateTag(row.status) },
+        { label: "Item", class: "short", cell: (/** @type {any} */ row) => number(row.index + 1) },
+        { label: "State", class: "short", cell: (row) => stateTag(row.status) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "Message", cell: (row) => excerpt(row.input, `Message ${row.index + 1}`) },
-        { label: "Answer", cell: (row) => [row.error && h("p", { class: "failure-what" }, words(row.error)), row.output && excerpt(row.output, `Answer ${row.index + 1}`)] },
+        { label: "Message", class: "text", cell: (row) => excerpt(row.input) },
+        { label: "Answer", class: "text", cell: (row) => [row.error && h("span", { class: "failure-what" }, excerpt(row.error), " "), excerpt(row.output)] },
         { label: "More", cell: (row) => side(row.run_id && h("a", { href: link(["runs", row.run_id]), "aria-label": `Run of item ${row.index + 1}` }, "Run"), row.conversation_id && h("a", { href: link(["chat", row.agent_id, row.conversation_id]), "aria-label": `Conversation of item ${row.index + 1}` }, "Conversation")) },
       ],
       load: async (/** @type {number | null} */ after, signal) => {
@@ -89,7 +88,7 @@ export default class BatchesScreen extends Screen {
       const [row] = await Promise.all([get(path, { results: false }, this.signal), table.reload()]);
       going = isActive(row);
       replace(buttons, this.#cancel(row, look));
-      replace(about, factList([["Agent", agentsOf(row)], ["State", stateOf(row)], ["Progress", progressOf(row)], ["Outcome", outcomeOf(row)], ["Order", orderOf(row)], ["Started", moment(row.created_at)], ["Ended", row.completed_at ? moment(row.completed_at) : "not yet"], ["Tells", words(row.callback_url ?? "nobody")], ["Id", h("code", null, words(id))]]));
+      replace(about, factList([["Agent", agentsOf(row)], ["State", stateOf(row)], ["Progress", progressOf(row)], ["Outcome", outcomeOf(row)], ["Order", orderOf(row)], ["Started", moment(row.created_at)], ["Ended", row.completed_at ? moment(row.completed_at) : "not yet"], ["Callback", words(row.callback_url ?? "none")], ["Id", h("code", null, words(id))]]));
     };
     await look();
     replace(this, head("Batch", buttons, h("a", { class: "button", href: link(["batches"]) }, "All batches")), card("About", about), card("Items", table.node));
@@ -148,7 +147,7 @@ function outcomeOf(row) {
   return parts.join(", ") || "none yet";
 }
 
-/** @param {string} text @param {string} label */
-const excerpt = (text, label) => (text.length > SHOWN_CHARS ? longText(text, { label, shown: SHOWN_CHARS }) : words(text));
+/** The beginning of a text; its run has the whole. @param {string | null} text */
+const excerpt = (text) => words((text ?? "").length > SHOWN_CHARS ? `${text?.slice(0, SHOWN_CHARS)}…` : text);
 
 customElements.define("kelpie-batches", BatchesScreen);

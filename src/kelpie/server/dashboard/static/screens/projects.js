@@ -30,10 +30,10 @@ export default class ProjectsScreen extends Screen {
       link: (/** @type {any} */ row) => link(["projects", row.id]),
       columns: [
         { label: "Name", cell: (row) => words(row.name) },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
+        { label: "Description", class: "text", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
         { label: "Tags", cell: (row) => tagLinks(row.tags.slice(0, 8)) },
         { label: "Owner", cell: (row) => words(row.owner) },
-        { label: "Changed", cell: (row) => time(row.updated_at) },
+        { label: "Changed", class: "short", cell: (row) => time(row.updated_at) },
       ],
       none: empty("No projects here.", h("p", null, "A project is a named collection of agents. Create one, or change the filters.")),
       load: (/** @type {string | null} */ after, signal) => pagesOf("v1/projects", chosen, PAGE)(after, signal),
@@ -86,14 +86,14 @@ export default class ProjectsScreen extends Screen {
       columns: [
         { label: "Name", cell: (row) => words(row.name) },
         { label: "Model", cell: (row) => words(row.model ?? "") },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
+        { label: "Description", class: "text", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
         { label: "Home", cell: (row) => (row.project_id === id ? tag("home project") : "no") },
-        { label: "Actions", cell: (row) => side(h("a", { class: "button", href: link(["chat", row.id]), "aria-label": `Chat with ${row.name}` }, "Chat"), action(place, "Remove", async () => { await remove(`${path}/agents/${row.id}`); say(`Removed ${row.name} from the project`); await again(); }, { label: `Remove ${row.name}` })) },
+        { label: "Actions", class: "actions", cell: (row) => side(h("a", { href: link(["chat", row.id]), "aria-label": `Chat with ${row.name}` }, "Chat"), action(place, "Remove", async () => { await remove(`${path}/agents/${row.id}`); say(`Removed ${row.name} from the project`); await again(); }, { label: `Remove ${row.name}` })) },
       ],
       none: empty("No agents are in this project."),
       load: pagesOf(`${path}/agents`, {}, PAGE),
     });
-    replace(place, side(field, action(place, "Add agent", add)), table.node);
+    replace(place, h("div", { class: "filters" }, field, action(place, "Add agent", add)), table.node);
     replace(
       this,
       head(words(project.name), action(this, "Edit", edit), action(this, "Delete", () => this.#delete(path, project), { class: "danger" }), h("a", { class: "button", href: link(["projects"]) }, "All projects")),
