@@ -1,7 +1,7 @@
 // Small parts that many screens are made of: buttons that act, cards, tabs, lists of facts, and pages of a list.
 
 import { get } from "./api.js";
-import { h, words } from "./dom.js";
+import { freshId, h, words } from "./dom.js";
 import { fail } from "./notice.js";
 import { link } from "./router.js";
 
@@ -47,6 +47,19 @@ export function factList(rows) {
  */
 export function tabs(label, base, parts, current) {
   return h("nav", { class: "tabs", "aria-label": label }, parts.map(([name, title]) => h("a", { href: link([...base, name]), "aria-current": name === current ? "page" : null }, title)));
+}
+
+/**
+ * A choice among a few values, with its label.
+ * @param {string} label
+ * @param {string[][]} options value and text
+ * @param {string} value the chosen one
+ * @param {(value: string) => void} changed
+ */
+export function choice(label, options, value, changed) {
+  const id = freshId("choice");
+  const select = h("select", { id, on: { change: () => changed(select.value) } }, options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)));
+  return h("div", { class: "field" }, h("label", { for: id }, label), select);
 }
 
 /** Tags of few words. @param {unknown[] | null | undefined} all */

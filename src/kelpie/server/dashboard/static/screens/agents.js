@@ -2,9 +2,10 @@
 
 import { get, post } from "../core/api.js";
 import { h, replace, words } from "../core/dom.js";
-import { cost, count, number, shortId, tokens } from "../core/format.js";
+import { cost, count, number, shortened, tokens } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, fail, say } from "../core/notice.js";
+import { factList, tagList } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { shortcut } from "../core/shortcuts.js";
@@ -13,7 +14,6 @@ import { pagedTable } from "../core/table.js";
 import { time } from "../core/time.js";
 
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
-import { SCREENS } from "./registry.js";
 
 const PAGE = 50;
 const PAUSE_MS = 200; // between the last key and the search
@@ -45,12 +45,12 @@ export default class AgentsScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["chat", row.id]),
       columns: [
-        { label: "Name", cell: (row) => words(row.name) },
+        { label: "Name", cell: (row) => h("span", { class: "clamp" }, words(row.name)) },
         { label: "Model", cell: (row) => words(row.model ?? row.llm_config?.handle ?? "") },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
-        { label: "Tags", cell: (row) => (row.tags ?? []).slice(0, 8).map((/** @type {string} */ tag) => [h("span", { class: "tag" }, words(tag)), " "]) },
+        { label: "Description", class: "text", cell: (row) => words(shortened(row.description, 300)) },
+        { label: "Tags", cell: (row) => tagList(row.tags?.slice(0, 6)) },
         { label: "Last turn", cell: (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", h("span", { class: "hint" }, reasonText(row.last_stop_reason))] : "never") },
-        { label: "More", cell: (row) => h("a", { href: link(["agents", row.id]), "aria-label": `Details of ${row.name}` }, "Details") },
+        { label: "More", class: "short", cell: (row) => h("a", { href: link(["agents", row.id]), "aria-label": `Details of ${row.name}` }, "Details") },
       ],
       none: empty("No agents here.", h("p", null, "An agent remembers, uses tools and answers. Create one, or search for another name."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")),
       load: async (/** @type {string | null} */ after, signal) => {
@@ -87,21 +87,19 @@ export default class AgentsScreen extends Screen {
       h("button", { type: "button", class: "danger", on: { click: then(() => resetAgent(agent)) } }, "Reset messages"),
       h("button", { type: "button", class: "danger", on: { click: then(async () => { if (await deleteAgent(agent)) go(["agents"]); return false; }) } }, "Delete"),
     );
-    const facts = h(
-      "dl",
-      { class: "facts" },
-      fact("Id", h("code", null, agent.id)),
-      fact("Model", words(agent.model ?? agent.llm_config?.handle)),
-      fact("Context window", tokens(agent.llm_config?.context_window)),
-      fact("Type", words(agent.agent_type)),
-      fact("Description", words(agent.description ?? "none")),
-      fact("Tags", (agent.tags ?? []).map((/** @type {string} */ tag) => [h("span", { class: "tag" }, words(tag)), " "])),
-      fact("Created", time(agent.created_at)),
-      fact("Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"),
-      fact("Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]),
-    );
-    const more = h("div", { class: "row" }, h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), SCREENS.some((each) => each.name === "memory") && h("a", { href: link(["memory", id]) }, "Memory"));
-    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", h("span", { class: "hint" }, words(String(tool.description ?? "").split("\n")[0]?.slice(0, 160)))));
+    const facts = factList([
+      ["Id", h("code", null, agent.id)],
+      ["Model", words(agent.model ?? agent.llm_config?.handle)],
+      ["Context window", tokens(agent.llm_config?.context_window)],
+      ["Type", words(agent.agent_type)],
+      ["Description", words(agent.description ?? "none")],
+      ["Tags", tagList(agent.tags)],
+      ["Created", time(agent.created_at)],
+      ["Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"],
+      ["Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]],
+    ]);
+    const more = h("div", { class: "row" }, h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), h("a", { href: link(["memory", id]) }, "Memory"));
+    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", h("span", { class: "hint" }, words(shortened(String(tool.description ?? "").split("\n")[0], 160)))));
     replace(
       this,
       h("div", { class: "head" }, h("h1", null, words(agent.name)), actions),
@@ -109,13 +107,7 @@ export default class AgentsScreen extends Screen {
       h("section", { class: "card" }, h("h2", null, "Instructions"), longText(agent.system ?? "", { label: "Instructions" })),
       h("section", { class: "card" }, h("h2", null, "Memory blocks"), (agent.memory?.blocks ?? agent.blocks ?? []).map((/** @type {any} */ block) => [h("h3", null, words(block.label), " ", h("span", { class: "hint" }, `${number(block.value.length)} of ${number(block.limit)} characters`)), longText(block.value, { label: `Block ${block.label}` })])),
     );
-    this.setAttribute("data-agent", shortId(id));
   }
-}
-
-/** @param {string} name @param {import("../core/dom.js").Child} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
 }
 
 customElements.define("kelpie-agents", AgentsScreen);

@@ -4,9 +4,10 @@ import { ApiError, get, post } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { timeline } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { freshId, h, replace, visible, words } from "../core/dom.js";
-import { ago, between, cost, count, duration, moment, number, tokens } from "../core/format.js";
+import { freshId, h, replace, words } from "../core/dom.js";
+import { ago, between, cost, count, duration, moment, number, shortened, tokens } from "../core/format.js";
 import { empty, failure, say } from "../core/notice.js";
+import { choice, factList } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { reasonText, stateTag } from "../core/stop_reasons.js";
@@ -36,11 +37,7 @@ export default class RunsScreen extends Screen {
       void this.attempt(() => table.restart());
     };
     /** @param {string} name @param {string} label @param {string[][]} options */
-    const choice = (name, label, options) => {
-      const id = freshId(name);
-      const select = h("select", { id, on: { change: () => { chosen[name] = select.value; apply(); } } }, options.map(([value, text]) => h("option", { value, selected: chosen[name] === value }, text)));
-      return h("div", { class: "field" }, h("label", { for: id }, label), select);
-    };
+    const filter = (name, label, options) => choice(label, options, chosen[name] ?? "", (value) => { chosen[name] = value; apply(); });
     const costId = freshId("cost");
     const least = h("input", { id: costId, type: "number", min: 0, step: "any", value: chosen.cost ?? "", placeholder: "Any cost", on: { change: () => { chosen.cost = least.value; apply(); } } });
     const table = pagedTable({
@@ -48,13 +45,11 @@ export default class RunsScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["runs", row.id]),
       columns: [
-        { label: "Started", cell: (row) => time(row.created_at) },
-        { label: "Agent", cell: (row) => words(row.agent_name || row.agent_id) },
+        { label: "Started", class: "short", cell: (row) => time(row.created_at) },
+        { label: "Agent", class: "text", cell: (row) => words(row.agent_name || row.agent_id) },
         { label: "State", cell: stateOf },
-        { label: "How it ended", cell: (row) => h("span", null, reasonText(row.stop_reason), errorOf(row) && [": ", words(errorOf(row).slice(0, 160))]) },
-        { label: "Steps", class: "num", cell: (row) => count(row.step_count, "step") },
-        { label: "Tokens", class: "num", cell: (row) => tokens(row.total_tokens) },
-        { label: "Cost", class: "num", cell: (row) => cost(row.kelpie_cost_usd) },
+        { label: "How it ended", class: "text", cell: (row) => [reasonText(row.stop_reason), errorOf(row) && [": ", words(shortened(errorOf(row), 300))]] },
+        { label: "Cost", class: "num", cell: (row) => [cost(row.kelpie_cost_usd), h("span", { class: "hint" }, `${tokens(row.total_tokens)}, ${count(row.step_count, "step")}`)] },
         { label: "Duration", class: "num", cell: lengthOf },
       ],
       none: empty("No runs match.", h("p", null, "A run is one turn of an agent. Change the filters, or send a message to an agent.")),
@@ -67,7 +62,7 @@ export default class RunsScreen extends Screen {
     replace(
       this,
       h("div", { class: "head" }, h("h1", null, "Runs")),
-      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, choice("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), choice("age", "Age", AGES), choice("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), h("div", { class: "field" }, h("label", { for: costId }, "Cost of at least ($)"), least)),
+      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, filter("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), filter("age", "Age", AGES), filter("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), h("div", { class: "field" }, h("label", { for: costId }, "Cost at least ($)"), least)),
       table.node,
     );
     this.repeat(() => table.reload(), REFRESH_MS);
@@ -94,20 +89,18 @@ export default class RunsScreen extends Screen {
     this.windowTitle(`Run of ${run.agent_name}`);
     const said = transcript();
     said.rest();
-    const facts = h(
-      "dl",
-      { class: "facts" },
-      fact("Id", h("code", null, run.id)),
-      fact("Agent", h("a", { href: link(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id]) }, words(run.agent_name))),
-      fact("State", [stateOf(run), " ", reasonText(run.stop_reason)]),
-      fact("Started", [moment(run.created_at), ` (${ago(run.created_at)})`]),
-      fact("Ended", run.completed_at ? moment(run.completed_at) : "not yet"),
-      fact("Last commit", moment(run.active_at)),
-      fact("Duration", lengthOf(run)),
-      fact("First token after", duration(run.ttft_ns === null ? null : run.ttft_ns / 1e6)),
-      fact("Recovered", run.recoveries ? count(run.recoveries, "time") : "never"),
-      fact("Used", `${tokens(run.total_tokens)}, ${cost(run.kelpie_cost_usd)}, ${count(run.step_count, "step")}`),
-    );
+    const facts = factList([
+      ["Id", h("code", null, run.id)],
+      ["Agent", h("a", { href: link(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id]) }, words(run.agent_name))],
+      ["State", [stateOf(run), " ", reasonText(run.stop_reason)]],
+      ["Started", [moment(run.created_at), ` (${ago(run.created_at)})`]],
+      ["Ended", run.completed_at ? moment(run.completed_at) : "not yet"],
+      ["Last commit", moment(run.active_at)],
+      ["Duration", lengthOf(run)],
+      ["First token after", duration(run.ttft_ns === null ? null : run.ttft_ns / 1e6)],
+      ["Recovered", run.recoveries ? count(run.recoveries, "time") : "never"],
+      ["Used", `${tokens(run.total_tokens)}, ${cost(run.kelpie_cost_usd)}, ${count(run.step_count, "step")}`],
+    ]);
     replace(
       this,
       h("div", { class: "head" }, h("h1", null, "Run of ", words(run.agent_name)), h("div", { class: "row" }, active && h("button", { type: "button", class: "danger", on: { click: () => void this.attempt(cancel) } }, "Cancel run"), h("a", { class: "button", href: link(["runs"]) }, "All runs"))),
@@ -183,7 +176,7 @@ function stepTable(steps, spans) {
   const rows = steps.map((step, place) => {
     const span = times.get(step.id);
     const spent = span?.attributes ?? {};
-    return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(visible(String(step.error_data.message ?? step.error_type ?? "")).slice(0, 160))]), h("td", { "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
+    return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(shortened(step.error_data.message ?? step.error_type, 160))]), h("td", { class: "text", "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
   });
   const head = ["Step", "State", "Model", "Prompt", "Answer", "Cost", "Model time", "Tool time"].map((each, place) => h("th", { scope: "col", class: place > 2 ? "num" : null }, each));
   return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "list" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
@@ -200,11 +193,6 @@ function stepChart(spans) {
 
 /** @param {number | null | undefined} ns */
 const ms = (ns) => (ns === null || ns === undefined ? null : ns / 1e6);
-
-/** @param {string} name @param {import("../core/dom.js").Child} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
-}
 
 /** @param {unknown} error */
 function forgiving(error) {

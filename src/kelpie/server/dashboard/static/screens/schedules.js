@@ -4,7 +4,7 @@ import { get, patch, post, remove } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { ask, confirm, openDialog } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { ago, count, moment } from "../core/format.js";
+import { ago, count, moment, shortened } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, say } from "../core/notice.js";
 import { action, agentLink, card, factList, pagesOf, tabs } from "../core/parts.js";
@@ -42,13 +42,13 @@ export default class SchedulesScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["schedules", row.id]),
       columns: [
-        { label: "Schedule", cell: (row) => words(row.name || textOf(row).slice(0, 80) || row.id) },
+        { label: "Schedule", cell: (row) => words(row.name || shortened(textOf(row), 80) || row.id) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
         { label: "When", cell: whenOf },
-        { label: "State", cell: (row) => tag(row.status) },
-        { label: "Next", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
-        { label: "Last", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
-        { label: "Actions", cell: (row) => h("div", { class: "row" }, this.#actions(row, again)) },
+        { label: "State", class: "short", cell: (row) => tag(row.status) },
+        { label: "Next", class: "short", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
+        { label: "Last", class: "short", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
+        { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, this.#actions(row, again)) },
       ],
       none: empty("No schedules.", h("p", null, "A schedule sends a message to an agent at a time, or again and again.")),
       load: pagesOf("v1/kelpie/schedules", {}, PAGE),
@@ -99,7 +99,7 @@ export default class SchedulesScreen extends Screen {
         { label: "Due", cell: (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", h("span", { class: "tag" }, "by hand")]] },
         { label: "State", cell: (each) => tag(each.status) },
         { label: "Attempts", class: "num", cell: (each) => count(each.attempts, "attempt") },
-        { label: "Error", cell: (each) => words(String(each.error ?? "").slice(0, 300)) },
+        { label: "Error", class: "text", cell: (each) => words(shortened(each.error, 300)) },
         { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : "–") },
         { label: "Actions", cell: (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); }) },
       ],
@@ -125,9 +125,9 @@ export default class SchedulesScreen extends Screen {
         { label: "Webhook", cell: (/** @type {any} */ row) => words(row.name) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
         { label: "State", cell: (row) => tag(row.enabled ? "active" : "paused") },
-        { label: "Instructions", cell: (row) => words(String(row.instructions ?? "").slice(0, 160)) },
+        { label: "Instructions", class: "text", cell: (row) => words(shortened(row.instructions, 300)) },
         { label: "Last used", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
-        { label: "Actions", cell: (row) => {
+        { label: "Actions", class: "actions", cell: (row) => {
           const base = `v1/agents/${row.agent_id}/hooks/${row.id}`;
           return h("div", { class: "row" }, action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
             if (await confirm("New address", "The present address stops working at once.", "Make a new address", async () => showAddress(await post(`${base}/renew`)))) await table.reload();

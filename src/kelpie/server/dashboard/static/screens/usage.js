@@ -4,10 +4,10 @@ import { get, patch } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { columns, partsBar } from "../core/chart.js";
 import { ask } from "../core/dialog.js";
-import { freshId, h, replace, svg, words } from "../core/dom.js";
+import { h, replace, svg, words } from "../core/dom.js";
 import { ago, cost, count, number, percent, tokens } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, pagesOf } from "../core/parts.js";
+import { action, agentLink, card, choice, pagesOf } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { pagedTable } from "../core/table.js";
@@ -28,16 +28,12 @@ export default class UsageScreen extends Screen {
       void this.attempt(() => this.#sums(shown, chosen));
     };
     /** @param {"days" | "measure"} name @param {string} label @param {string[][]} options */
-    const choice = (name, label, options) => {
-      const id = freshId(name);
-      const select = h("select", { id, on: { change: () => { chosen[name] = select.value; apply(); } } }, options.map(([value, text]) => h("option", { value, selected: chosen[name] === value }, text)));
-      return h("div", { class: "field" }, h("label", { for: id }, label), select);
-    };
+    const filter = (name, label, options) => choice(label, options, chosen[name], (value) => { chosen[name] = value; apply(); });
     const budgets = this.#budgets();
     replace(
       this,
       h("div", { class: "head" }, h("h1", null, "Usage and cost")),
-      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, choice("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), choice("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
+      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, filter("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), filter("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
       shown,
       card("Budgets", h("p", { class: "hint" }, "An agent whose budget is used up answers no messages until the period ends or the budget is raised."), h("div", { class: "row" }, action(this, "New budget", async () => this.#newBudget(() => budgets.restart()))), budgets.node),
     );
@@ -81,7 +77,7 @@ export default class UsageScreen extends Screen {
         { label: "Period", cell: (row) => (row.period === "total" ? "in all" : `each ${row.period}`) },
         { label: "State", cell: (row) => (row.used_up ? h("span", { class: "tag bad" }, "used up") : h("span", { class: "tag good" }, "open")) },
         { label: "New period", cell: (row) => (row.frees_at ? ago(row.frees_at) : "never") },
-        { label: "Actions", cell: (row) => h("div", { class: "row" }, action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
+        { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
       ],
       none: empty("No agent has a budget."),
       load: pagesOf("v1/kelpie/budgets", {}, BUDGETS, "agent_id"),

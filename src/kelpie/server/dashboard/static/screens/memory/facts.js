@@ -21,15 +21,15 @@ export async function factsPart(screen, agent, place) {
     label: "Facts",
     signal: screen.signal,
     columns: [
-      { label: "Fact", cell: (/** @type {any} */ row) => words(row.statement || `${row.subject} ${row.attribute} ${row.value}`) },
+      { label: "Fact", class: "text", cell: (/** @type {any} */ row) => words(row.statement || `${row.subject} ${row.attribute} ${row.value}`) },
       { label: "About", cell: (row) => words(row.subject) },
-      { label: "State", cell: (row) => (row.current ? h("span", { class: "tag good" }, "true now") : h("span", { class: "tag" }, row.superseded_by ? "replaced" : "past")) },
-      { label: "True from", cell: (row) => day(row.valid_from) },
-      { label: "Until", cell: (row) => (row.valid_until ? day(row.valid_until) : "now") },
-      { label: "Learned", cell: (row) => time(row.recorded_at) },
+      { label: "State", class: "short", cell: (row) => (row.current ? h("span", { class: "tag good" }, "true now") : h("span", { class: "tag" }, row.superseded_by ? "replaced" : "past")) },
+      { label: "True from", class: "short", cell: (row) => day(row.valid_from) },
+      { label: "Until", class: "short", cell: (row) => (row.valid_until ? day(row.valid_until) : "now") },
+      { label: "Learned", class: "short", cell: (row) => time(row.recorded_at) },
       { label: "Confidence", class: "num", cell: (row) => percent(row.confidence) },
       { label: "Seen", class: "num", cell: (row) => count(row.seen, "time") },
-      { label: "Actions", cell: (row) => action(place, "Delete", async () => {
+      { label: "Actions", class: "actions", cell: (row) => action(place, "Delete", async () => {
         if (!(await confirm("Delete fact", h("span", null, "This deletes “", words(row.statement), "”. It cannot be undone."), "Delete fact", () => remove(`${base}/${row.id}`)))) return;
         say("Deleted the fact");
         await table.reload();

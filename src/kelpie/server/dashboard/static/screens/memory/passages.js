@@ -34,10 +34,10 @@ export async function passagesPart(screen, agent, place) {
     label: "Passages",
     signal: screen.signal,
     columns: [
-      { label: "Text", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
+      { label: "Text", class: "wide", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
       { label: "Tags", cell: (row) => tagList(row.tags) },
-      { label: "Added", cell: (row) => time(row.created_at) },
-      { label: "Actions", cell: (row) => action(place, "Delete", async () => {
+      { label: "Added", class: "short", cell: (row) => time(row.created_at) },
+      { label: "Actions", class: "actions", cell: (row) => action(place, "Delete", async () => {
         if (!(await confirm("Delete passage", "The agent will not find it again. It cannot be undone.", "Delete passage", () => remove(`${base}/${row.id}`)))) return;
         say("Deleted the passage");
         await table.reload();

@@ -3,7 +3,7 @@
 import { put, remove } from "../../core/api.js";
 import { ask, confirm } from "../../core/dialog.js";
 import { h, replace, words } from "../../core/dom.js";
-import { number } from "../../core/format.js";
+import { number, shortened } from "../../core/format.js";
 import { empty, say } from "../../core/notice.js";
 import { action, pagesOf, parsedJson } from "../../core/parts.js";
 import { pagedTable } from "../../core/table.js";
@@ -35,11 +35,11 @@ export async function workingPart(screen, agent, place) {
     signal: screen.signal,
     columns: [
       { label: "Key", cell: (/** @type {any} */ row) => h("code", null, words(row.key)) },
-      { label: "Value", cell: (row) => words(JSON.stringify(row.value).slice(0, 300)) },
+      { label: "Value", class: "text", cell: (row) => words(shortened(JSON.stringify(row.value), 300)) },
       { label: "Version", class: "num", cell: (row) => number(row.version) },
-      { label: "Changed", cell: (row) => time(row.updated_at) },
-      { label: "Expires", cell: (row) => (row.expires_at ? time(row.expires_at) : "never") },
-      { label: "Actions", cell: (row) => h("div", { class: "row" }, action(place, "Change", () => set(row), { label: `Change ${row.key}` }), action(place, "Delete", async () => {
+      { label: "Changed", class: "short", cell: (row) => time(row.updated_at) },
+      { label: "Expires", class: "short", cell: (row) => (row.expires_at ? time(row.expires_at) : "never") },
+      { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, action(place, "Change", () => set(row), { label: `Change ${row.key}` }), action(place, "Delete", async () => {
         if (await confirm("Delete entry", h("span", null, "This deletes ", words(row.key), ". It cannot be undone."), "Delete entry", () => remove(`${base}/${encodeURIComponent(row.key)}`, { query: { if_version: row.version } }))) await table.reload();
       }, { class: "danger", label: `Delete ${row.key}` })) },
     ],
