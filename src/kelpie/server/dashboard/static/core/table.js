@@ -9,7 +9,7 @@ import { empty, fail } from "./notice.js";
  * @typedef {object} Column
  * @property {string} label
  * @property {(row: R) => import("./dom.js").Child} cell
- * @property {string} [class] "num" is set to the right
+ * @property {string} [class] "num" is set to the right; "short" never wraps; "text" is cut after two lines; "actions" holds buttons
  * @property {boolean} [plain] whether it stays out of the link of its row, as a box that selects it
  */
 
@@ -94,8 +94,9 @@ export function pagedTable(options) {
     const address = options.link?.(row) ?? null;
     const linked = options.columns.find((each) => !each.plain);
     const cells = options.columns.map((each) =>
-      h("td", { class: each.class, "data-label": each.label }, each === linked && address ? h("a", { href: address }, each.cell(row)) : each.cell(row)),
+      h("td", { class: each.class, "data-label": each.label }, each === linked && address ? h("a", { href: address }, each.cell(row)) : each.class === "text" ? h("div", { class: "clamp" }, each.cell(row)) : each.cell(row)),
     );
+    for (const each of cells) if (!each.textContent) each.classList.add("none");
     return h("tr", null, cells);
   }
 

@@ -30,14 +30,14 @@ export default class AccessScreen extends Screen {
       label: "API keys",
       signal: this.signal,
       columns: [
-        { label: "Name", cell: (/** @type {any} */ row) => words(row.name) },
-        { label: "Ends with", cell: (row) => h("code", null, words(row.hint ?? "")) },
-        { label: "Scopes", cell: (row) => tagList(row.scopes) },
+        { label: "Name", class: "text", cell: (/** @type {any} */ row) => words(row.name) },
+        { label: "Ends with", class: "short", cell: (row) => h("code", null, words(row.hint ?? "")) },
+        { label: "Scopes", class: "short", cell: (row) => tagList(row.scopes) },
         { label: "Agents", cell: (row) => (row.agent_ids === null ? "all" : row.agent_ids.slice(0, 5).map((/** @type {string} */ each) => [agentLink(each, "agents"), " "])) },
-        { label: "Created", cell: (row) => time(row.created_at) },
-        { label: "Last used", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
-        { label: "Expires", cell: (row) => (row.expires_at ? h("span", { title: moment(row.expires_at) }, ago(row.expires_at)) : "never") },
-        { label: "Actions", cell: (row) => action(place, "Revoke", async () => {
+        { label: "Created", class: "short", cell: (row) => time(row.created_at) },
+        { label: "Last used", class: "short", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
+        { label: "Expires", class: "short", cell: (row) => (row.expires_at ? h("span", { title: moment(row.expires_at) }, ago(row.expires_at)) : "never") },
+        { label: "Actions", class: "actions", cell: (row) => action(place, "Revoke", async () => {
           if (!(await confirm("Revoke key", h("span", null, "Programs that use ", words(row.name), " lose access at once. It cannot be undone."), "Revoke key", () => remove(`v1/kelpie/keys/${row.id}`)))) return;
           say(`Revoked key ${row.name}`);
           await table.reload();
@@ -78,8 +78,8 @@ export default class AccessScreen extends Screen {
         { label: "Token", cell: (/** @type {any} */ row) => h("code", null, words(row.token)) },
         { label: "Site", cell: (row) => words(row.hostname) },
         { label: "May", cell: (row) => row.policy.data.map((/** @type {any} */ each) => h("div", null, agentLink(each.id, "agents"), " ", tagList(each.access))) },
-        { label: "Expires", cell: (row) => h("span", { title: moment(row.expiresAt) }, ago(row.expiresAt)) },
-        { label: "Actions", cell: (row) => deleteButton(place, "access token", "Pages that use it lose access at once.", `v1/client-side-access-tokens/${row.token}`, async () => { await table.reload(); }) },
+        { label: "Expires", class: "short", cell: (row) => h("span", { title: moment(row.expiresAt) }, ago(row.expiresAt)) },
+        { label: "Actions", class: "actions", cell: (row) => deleteButton(place, "access token", "Pages that use it lose access at once.", `v1/client-side-access-tokens/${row.token}`, async () => { await table.reload(); }) },
       ],
       none: empty("No access tokens.", h("p", null, "A web page of yours uses one to reach some agents, for a short time.")),
       load: async (/** @type {number | null} */ offset, signal) => {
@@ -119,11 +119,11 @@ export default class AccessScreen extends Screen {
       label: "Users",
       signal: this.signal,
       columns: [
-        { label: "Name", cell: (/** @type {any} */ row) => words(row.name) },
+        { label: "Name", class: "text", cell: (/** @type {any} */ row) => words(row.name) },
         { label: "Id", cell: (row) => h("code", null, row.id) },
         { label: "Organization", cell: (row) => words(names.get(row.organization_id) ?? row.organization_id) },
-        { label: "Created", cell: (row) => time(row.created_at) },
-        { label: "Actions", cell: (row) => side(action(place, "Rename", async () => {
+        { label: "Created", class: "short", cell: (row) => time(row.created_at) },
+        { label: "Actions", class: "actions", cell: (row) => side(action(place, "Rename", async () => {
           const done = await ask("Rename user", [{ name: "name", label: "Name", value: row.name, required: true }], "Rename", (values) => put("v1/admin/users/", { id: row.id, name: values.name }));
           if (done) await table.reload();
         }, { label: `Rename ${row.name}` }), deleteButton(place, "user", ["This deletes ", words(row.name), " with all keys and tokens."], "v1/admin/users/", async () => { await table.reload(); }, { label: `Delete ${row.name}`, query: { user_id: row.id } })) },

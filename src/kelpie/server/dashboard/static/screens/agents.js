@@ -2,7 +2,7 @@
 
 import { get, post } from "../core/api.js";
 import { h, replace, words } from "../core/dom.js";
-import { cost, count, number, shortId, tokens } from "../core/format.js";
+import { cost, count, number, shortened, tokens } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, fail, say } from "../core/notice.js";
 import { card, factList, head, hint, note, pagesOf, side, tagList } from "../core/parts.js";
@@ -15,7 +15,6 @@ import { time } from "../core/time.js";
 
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
 import { agentSelection } from "./agent_selection.js";
-import { SCREENS } from "./registry.js";
 
 const PAGE = 50;
 const PAUSE_MS = 200; // between the last key and the search
@@ -49,12 +48,12 @@ export default class AgentsScreen extends Screen {
       link: (/** @type {any} */ row) => link(["chat", row.id]),
       columns: [
         { label: "Select", plain: true, cell: (row) => chosen.box(row) },
-        { label: "Name", cell: (row) => words(row.name) },
+        { label: "Name", cell: (row) => h("span", { class: "clamp" }, words(row.name)) },
         { label: "Model", cell: (row) => words(row.model ?? row.llm_config?.handle ?? "") },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
-        { label: "Tags", cell: (row) => tagList(row.tags) },
+        { label: "Description", class: "text", cell: (row) => words(shortened(row.description, 300)) },
+        { label: "Tags", cell: (row) => tagList(row.tags?.slice(0, 6)) },
         { label: "Last turn", cell: (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", hint(reasonText(row.last_stop_reason))] : "never") },
-        { label: "More", cell: (row) => h("a", { href: link(["agents", row.id]), "aria-label": `Details of ${row.name}` }, "Details") },
+        { label: "More", class: "short", cell: (row) => h("a", { href: link(["agents", row.id]), "aria-label": `Details of ${row.name}` }, "Details") },
       ],
       none: empty("No agents here.", h("p", null, "An agent remembers, uses tools and answers. Create one, or search for another name."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")),
       load: (/** @type {string | null} */ after, signal) => pagesOf("v1/agents/", { query_text: asked, include: "agent.tags", order: "desc" }, PAGE)(after, signal),
@@ -97,8 +96,8 @@ export default class AgentsScreen extends Screen {
       ["Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"],
       ["Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]],
     ]);
-    const more = side(h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), SCREENS.some((each) => each.name === "memory") && h("a", { href: link(["memory", id]) }, "Memory"));
-    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", hint(words(String(tool.description ?? "").split("\n")[0]?.slice(0, 160)))));
+    const more = side(h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), h("a", { href: link(["memory", id]) }, "Memory"));
+    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", hint(words(shortened(String(tool.description ?? "").split("\n")[0], 160)))));
     replace(
       this,
       head(words(agent.name), actions),
@@ -106,7 +105,6 @@ export default class AgentsScreen extends Screen {
       card("Instructions", longText(agent.system ?? "", { label: "Instructions" })),
       card("Memory blocks", (agent.memory?.blocks ?? agent.blocks ?? []).map((/** @type {any} */ block) => [h("h3", null, words(block.label), " ", hint(`${number(block.value.length)} of ${number(block.limit)} characters`)), longText(block.value, { label: `Block ${block.label}` })])),
     );
-    this.setAttribute("data-agent", shortId(id));
   }
 }
 

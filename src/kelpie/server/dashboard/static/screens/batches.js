@@ -5,7 +5,7 @@ import { askWithAgent } from "../core/agent_field.js";
 import { meter } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { count, moment, number } from "../core/format.js";
+import { count, moment, number, shortened } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
 import { action, agentLink, card, choice, factList, filters, head, pagesOf, side } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
@@ -148,6 +148,6 @@ function outcomeOf(row) {
 }
 
 /** The beginning of a text; its run has the whole. @param {string | null} text */
-const excerpt = (text) => words((text ?? "").length > SHOWN_CHARS ? `${text?.slice(0, SHOWN_CHARS)}…` : text);
+const excerpt = (text) => words(shortened(text, SHOWN_CHARS));
 
 customElements.define("kelpie-batches", BatchesScreen);

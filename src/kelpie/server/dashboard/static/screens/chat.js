@@ -3,7 +3,7 @@
 import { ApiError, followRun, get, patch, post, remove, sendTurn } from "../core/api.js";
 import { ask, confirm } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { moment } from "../core/format.js";
+import { moment, shortened } from "../core/format.js";
 import { lastAgent, rememberAgent } from "../core/last_agent.js";
 import { empty, fail, say } from "../core/notice.js";
 import { head, hint, note, side } from "../core/parts.js";
@@ -17,6 +17,7 @@ import { transcript } from "./chat/transcript.js";
 const PAGE = 50;
 const DEFAULT = "default";
 const POLL_MS = 5000;
+const WIDE = matchMedia("(min-width: 1000px)"); // the conversations stand beside the messages
 
 export default class ChatScreen extends Screen {
   #agentId = "";
@@ -91,15 +92,15 @@ export default class ChatScreen extends Screen {
   async #conversations() {
     const found = await get("v1/conversations/", { agent_id: this.#agentId, limit: PAGE, order: "desc" }, this.signal);
     const entry = (/** @type {string} */ id, /** @type {import("../core/dom.js").Child} */ label, /** @type {string | null} */ when) => h("li", null, h("a", { href: link(id === DEFAULT ? ["chat", this.#agentId] : ["chat", this.#agentId, id]), "aria-current": id === this.#conversation ? "page" : null, title: when ? moment(when) : null }, label));
+    const now = found.find((/** @type {any} */ each) => each.id === this.#conversation);
     const create = async () => {
       const made = await post(`v1/conversations/?agent_id=${encodeURIComponent(this.#agentId)}`, {});
       go(["chat", this.#agentId, made.id]);
     };
     replace(
       this.#side,
-      side(h("h2", null, "Conversations"), h("button", { type: "button", on: { click: () => void this.attempt(create) } }, "New")),
-      h("ul", { class: "plain" }, entry(DEFAULT, "Default", null), found.map((/** @type {any} */ each) => entry(each.id, each.summary ? words(each.summary.slice(0, 80)) : `From ${moment(each.created_at)}`, each.last_message_at))),
-      !this.#isDefault && side(h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#rename()) } }, "Rename"), h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#delete()) } }, "Delete")),
+      h("details", { open: this.#side.querySelector("details")?.open ?? WIDE.matches }, h("summary", null, h("h2", null, "Conversations"), hint(": ", words(shortened(now ? now.summary || "unnamed" : "Default", 40)))), h("ul", { class: "plain" }, entry(DEFAULT, "Default", null), found.map((/** @type {any} */ each) => entry(each.id, each.summary ? words(shortened(each.summary, 60)) : `From ${moment(each.created_at)}`, each.last_message_at))), !this.#isDefault && side(h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#rename()) } }, "Rename"), h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#delete()) } }, "Delete"))),
+      h("button", { type: "button", on: { click: () => void this.attempt(create) } }, "New"),
     );
   }
 

@@ -35,7 +35,7 @@ export default class HealthScreen extends Screen {
     const [health, models, sandbox, servers] = await Promise.all([get("v1/kelpie/health", {}, this.signal), get("v1/kelpie/models", {}, this.signal), get("v1/kelpie/sandbox", {}, this.signal), get("v1/kelpie/mcp-servers", {}, this.signal)]);
     const found = findings(health, models, sandbox, servers);
     const wrong = found.filter((each) => each.good === false).length;
-    replace(this.#findings, h("h2", null, wrong ? `${count(wrong, "problem")} found` : "Everything works"), h("ul", { class: "plain findings" }, found.map((each) => h("li", null, tag(each.good === null ? "note" : each.good ? "good" : "problem", each.good === null ? "warn" : each.good ? "good" : "bad"), " ", each.what, each.remedy && [" ", hint(each.remedy)]))));
+    replace(this.#findings, h("h2", null, wrong ? `${count(wrong, "problem")} found` : "Everything works"), h("ul", { class: "plain findings" }, found.sort((a, b) => Number(a.good ?? 0.5) - Number(b.good ?? 0.5)).map((each) => h("li", null, tag(each.good === null ? "note" : each.good ? "good" : "problem", each.good === null ? "warn" : each.good ? "good" : "bad"), h("span", null, each.what, each.remedy && [" ", hint(each.remedy)])))));
     replace(
       this.#parts,
       h("div", { class: "split" },

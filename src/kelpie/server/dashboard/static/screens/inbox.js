@@ -2,7 +2,7 @@
 
 import { ApiError, get, patch, post, sendTurn } from "../core/api.js";
 import { h, replace, words } from "../core/dom.js";
-import { ago, cost, count, moment, number, tokens } from "../core/format.js";
+import { ago, cost, count, moment, number, shortened, tokens } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, failure, say } from "../core/notice.js";
 import { action, agentLink, head, hint, note, tag } from "../core/parts.js";
@@ -127,7 +127,7 @@ export default class InboxScreen extends Screen {
     const limits = [budget.usd !== null && `${cost(budget.spent_usd)} of ${cost(budget.usd)}`, budget.tokens !== null && `${number(budget.spent_tokens)} of ${tokens(budget.tokens)}`].filter(Boolean).join(", ");
     return this.#item(
       "Budget used up",
-      [agentLink(budget.agent_id, "chat", budget.agent_name), ` has spent ${limits}${budget.period === "total" ? "" : ` of this ${budget.period}`}. It answers no messages.`],
+      [agentLink(budget.agent_id, "chat", budget.agent_name), ` has used up its budget${budget.period === "total" ? "" : ` of this ${budget.period}`}: ${limits}. It answers no messages.`],
       null,
       problem,
       h("div", { class: "row asked" }, action(problem, "Change the budget", async () => { if (await askBudget(budget.agent_id, budget.agent_name, budget)) await this.#load(); }, { class: "primary", label: `Change the budget of ${budget.agent_name}` }), action(problem, "Remove the budget", async () => { await patch(`v1/agents/${budget.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${budget.agent_name}`); await this.#load(); }, { label: `Remove the budget of ${budget.agent_name}` }), hint(budget.frees_at ? `A new period begins ${ago(budget.frees_at)} (${moment(budget.frees_at)}).` : "It has no period: it stays used up.")),
@@ -145,7 +145,7 @@ export default class InboxScreen extends Screen {
     const problem = h("div");
     return this.#item(
       "Schedule given up",
-      ["A schedule of ", agentLink(firing.agent_id), ` failed ${count(firing.attempts, "time")}: `, words(String(firing.error ?? "unknown reason").slice(0, 500))],
+      ["A schedule of ", agentLink(firing.agent_id), ` failed ${count(firing.attempts, "time")}: `, words(shortened(firing.error ?? "unknown reason", 500))],
       firing.updated_at,
       problem,
       h("div", { class: "row asked" }, action(problem, "Try again", async () => { await post(`v1/kelpie/firings/${firing.id}/requeue`); say("The schedule is tried again"); await this.#load(); }, { class: "primary" }), h("a", { href: link(["schedules", firing.schedule_id]) }, "Open the schedule")),

@@ -4,7 +4,7 @@ import { ApiError, get, patch, post, remove } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { ask } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { count, shortened } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
 import { action, card, factList, filters, head, listOfWords, note, pagesOf, searchField, side, tag } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
@@ -30,7 +30,7 @@ export default class ProjectsScreen extends Screen {
       link: (/** @type {any} */ row) => link(["projects", row.id]),
       columns: [
         { label: "Name", cell: (row) => words(row.name) },
-        { label: "Description", class: "text", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
+        { label: "Description", class: "text", cell: (row) => words(shortened(row.description, 300)) },
         { label: "Tags", cell: (row) => tagLinks(row.tags.slice(0, 8)) },
         { label: "Owner", cell: (row) => words(row.owner) },
         { label: "Changed", class: "short", cell: (row) => time(row.updated_at) },
@@ -86,7 +86,7 @@ export default class ProjectsScreen extends Screen {
       columns: [
         { label: "Name", cell: (row) => words(row.name) },
         { label: "Model", cell: (row) => words(row.model ?? "") },
-        { label: "Description", class: "text", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
+        { label: "Description", class: "text", cell: (row) => words(shortened(row.description, 300)) },
         { label: "Home", cell: (row) => (row.project_id === id ? tag("home project") : "no") },
         { label: "Actions", class: "actions", cell: (row) => side(h("a", { href: link(["chat", row.id]), "aria-label": `Chat with ${row.name}` }, "Chat"), action(place, "Remove", async () => { await remove(`${path}/agents/${row.id}`); say(`Removed ${row.name} from the project`); await again(); }, { label: `Remove ${row.name}` })) },
       ],

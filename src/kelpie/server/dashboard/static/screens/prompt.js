@@ -34,9 +34,9 @@ export default class PromptScreen extends Screen {
       this,
       head(["Next prompt of ", words(agent.name)], h("a", { class: "button", href: link(conversation ? ["chat", id, conversation] : ["chat", id]) }, "Chat")),
       h("div", { class: "filters" }, chosen),
-      card("Prompts of the last steps", steps.length ? h("ul", { class: "plain steps" }, steps.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["steps", each.id]) }, `${each.model_handle ?? "model"}, ${tokens(each.prompt_tokens)}`), " ", time(each.kelpie_created_at), " ", h("a", { href: link(["runs", each.run_id]) }, "run")))) : note("The agent has not taken a step yet.")),
       promptView(prompt),
       await compaction(prompt, conversation, null, this.signal),
+      card("Prompts of the last steps", steps.length ? h("ul", { class: "plain steps" }, steps.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["steps", each.id]) }, `${each.model_handle ?? "model"}, ${tokens(each.prompt_tokens)}`), " ", time(each.kelpie_created_at), " ", h("a", { href: link(["runs", each.run_id]) }, "run")))) : note("The agent has not taken a step yet.")),
     );
   }
 }

@@ -4,10 +4,10 @@ import { ApiError, get, post } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { timeline } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, replace, visible, words } from "../core/dom.js";
-import { ago, between, cost, count, duration, moment, number, tokens } from "../core/format.js";
+import { h, replace, words } from "../core/dom.js";
+import { ago, between, cost, count, duration, moment, number, shortened, tokens } from "../core/format.js";
 import { empty, failure, say } from "../core/notice.js";
-import { card, choice, factList, filters, head, labelled, note, scrolledTable, side, tag } from "../core/parts.js";
+import { card, choice, factList, filters, head, hint, labelled, note, scrolledTable, side, tag } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { reasonText, stateTag } from "../core/stop_reasons.js";
@@ -44,13 +44,11 @@ export default class RunsScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["runs", row.id]),
       columns: [
-        { label: "Started", cell: (row) => time(row.created_at) },
-        { label: "Agent", cell: (row) => words(row.agent_name || row.agent_id) },
+        { label: "Started", class: "short", cell: (row) => time(row.created_at) },
+        { label: "Agent", class: "text", cell: (row) => words(row.agent_name || row.agent_id) },
         { label: "State", cell: stateOf },
-        { label: "How it ended", cell: (row) => h("span", null, reasonText(row.stop_reason), errorOf(row) && [": ", words(errorOf(row).slice(0, 160))]) },
-        { label: "Steps", class: "num", cell: (row) => count(row.step_count, "step") },
-        { label: "Tokens", class: "num", cell: (row) => tokens(row.total_tokens) },
-        { label: "Cost", class: "num", cell: (row) => cost(row.kelpie_cost_usd) },
+        { label: "How it ended", class: "text", cell: (row) => [reasonText(row.stop_reason), errorOf(row) && [": ", words(shortened(errorOf(row), 300))]] },
+        { label: "Cost", class: "num", cell: (row) => [cost(row.kelpie_cost_usd), hint(`${tokens(row.total_tokens)}, ${count(row.step_count, "step")}`)] },
         { label: "Duration", class: "num", cell: lengthOf },
       ],
       none: empty("No runs match.", h("p", null, "A run is one turn of an agent. Change the filters, or send a message to an agent.")),
@@ -63,7 +61,7 @@ export default class RunsScreen extends Screen {
     replace(
       this,
       head("Runs"),
-      filters(field("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), field("age", "Age", AGES), field("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), labelled("Cost of at least ($)", least)),
+      filters(field("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), field("age", "Age", AGES), field("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), labelled("Cost at least ($)", least)),
       table.node,
     );
     this.repeat(() => table.reload(), REFRESH_MS);
@@ -177,7 +175,7 @@ function stepTable(steps, spans) {
   const rows = steps.map((step, place) => {
     const span = times.get(step.id);
     const spent = span?.attributes ?? {};
-    return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(visible(String(step.error_data.message ?? step.error_type ?? "")).slice(0, 160))]), h("td", { "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
+    return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(shortened(step.error_data.message ?? step.error_type, 160))]), h("td", { class: "text", "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
   });
   return scrolledTable("Steps", ["Step", "State", "Model", "Prompt", "Answer", "Cost", "Model time", "Tool time"], rows, 3);
 }

@@ -4,7 +4,7 @@ import { askWithAgent } from "../core/agent_field.js";
 import { get, patch, post } from "../core/api.js";
 import { ask, confirm, openDialog } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { ago, count, moment } from "../core/format.js";
+import { ago, count, moment, shortened } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, say } from "../core/notice.js";
 import { action, agentLink, card, deleteButton, factList, head, hint, pagesOf, side, tabs, tag } from "../core/parts.js";
@@ -42,13 +42,13 @@ export default class SchedulesScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["schedules", row.id]),
       columns: [
-        { label: "Schedule", cell: (row) => words(row.name || textOf(row).slice(0, 80) || row.id) },
+        { label: "Schedule", cell: (row) => words(row.name || shortened(textOf(row), 80) || row.id) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
         { label: "When", cell: whenOf },
-        { label: "State", cell: (row) => stateOf(row.status) },
-        { label: "Next", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
-        { label: "Last", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
-        { label: "Actions", cell: (row) => side(this.#actions(row, again)) },
+        { label: "State", class: "short", cell: (row) => stateOf(row.status) },
+        { label: "Next", class: "short", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
+        { label: "Last", class: "short", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
+        { label: "Actions", class: "actions", cell: (row) => side(this.#actions(row, again)) },
       ],
       none: empty("No schedules.", h("p", null, "A schedule sends a message to an agent at a time, or again and again.")),
       load: pagesOf("v1/kelpie/schedules", {}, PAGE),
@@ -95,8 +95,8 @@ export default class SchedulesScreen extends Screen {
         { label: "Due", cell: (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", tag("by hand")]] },
         { label: "State", cell: (each) => stateOf(each.status) },
         { label: "Attempts", class: "num", cell: (each) => count(each.attempts, "attempt") },
-        { label: "Error", cell: (each) => words(String(each.error ?? "").slice(0, 300)) },
-        { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : each.batch_id ? ["batch ", h("code", null, each.batch_id)] : "–") },
+        { label: "Error", class: "text", cell: (each) => words(shortened(each.error, 300)) },
+        { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : each.batch_id ? h("a", { href: link(["batches", each.batch_id]) }, "Batch") : "–") },
         { label: "Actions", cell: (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); }) },
       ],
       none: empty("It has not fired yet."),
@@ -121,9 +121,9 @@ export default class SchedulesScreen extends Screen {
         { label: "Webhook", cell: (/** @type {any} */ row) => words(row.name) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
         { label: "State", cell: (row) => stateOf(row.enabled ? "active" : "paused") },
-        { label: "Instructions", cell: (row) => words(String(row.instructions ?? "").slice(0, 160)) },
+        { label: "Instructions", class: "text", cell: (row) => words(shortened(row.instructions, 300)) },
         { label: "Last used", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
-        { label: "Actions", cell: (row) => {
+        { label: "Actions", class: "actions", cell: (row) => {
           const base = `v1/agents/${row.agent_id}/hooks/${row.id}`;
           return side(action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
             if (await confirm("New address", "The present address stops working at once.", "Make a new address", async () => showAddress(await post(`${base}/renew`)))) await table.reload();

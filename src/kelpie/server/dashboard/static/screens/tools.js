@@ -5,7 +5,7 @@ import { get, patch, post, put } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { ask } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { bytes, count, duration, number } from "../core/format.js";
+import { bytes, count, duration, number, shortened } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, say } from "../core/notice.js";
 import { action, agentLink, card, choice, deleteButton, factList, filters, head, hint, note, pagesOf, parsedJson, searchField, side, tabs, tag, tagList } from "../core/parts.js";
@@ -45,12 +45,12 @@ export default class ToolsScreen extends Screen {
       signal: this.signal,
       link: (/** @type {any} */ row) => link(["tools", "tool", row.id]),
       columns: [
-        { label: "Tool", cell: (row) => h("code", null, words(row.name)) },
-        { label: "Kind", cell: (row) => words(String(row.tool_type ?? "").replaceAll("_", " ")) },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").split("\n")[0]?.slice(0, 160)) },
+        { label: "Tool", class: "tool", cell: (row) => h("code", null, words(row.name)) },
+        { label: "Description", class: "text", cell: (row) => words(shortened(String(row.description ?? "").split("\n")[0], 300)) },
+        { label: "Kind", class: "extra", cell: (row) => words(String(row.tool_type ?? "").replaceAll("_", " ")) },
         { label: "May do", cell: (row) => tagList(rights.get(row.id)?.capabilities) },
         { label: "Permitted", cell: (row) => permission(rights.get(row.id)) },
-        { label: "Calls in 7 days", class: "num", cell: (row) => { const one = calls.get(row.name); return one ? `${count(one.calls, "call")}, ${number(one.errors)} failed` : "none"; } },
+        { label: "Calls in 7 days", class: "num", cell: (row) => { const one = calls.get(row.name); return one ? [count(one.calls, "call"), hint(`${number(one.errors)} failed`)] : "none"; } },
       ],
       none: empty("No tools match."),
       load: (after, signal) => pagesOf("v1/tools/", { search: name, order: "asc" }, PAGE)(after, signal),
@@ -140,11 +140,11 @@ export default class ToolsScreen extends Screen {
         say(`${server.server_name}: ${count(told.added.length, "tool")} added, ${number(told.updated.length)} changed, ${number(told.deleted.length)} removed`);
         await again();
       }, { label: `Refresh tools of ${server.server_name}` }), deleteButton(place, "MCP server", "Its tools are removed from all agents.", `v1/mcp-servers/${server.id}`, again, { label: `Delete ${server.server_name}` }))),
-      factList([["Kind", words(server.mcp_server_type)], ["Protocol", words(server.protocol_version ?? "not known yet")], ["Program", words(server.server_info ? `${server.server_info.name ?? ""} ${server.server_info.version ?? ""}` : "not known yet")], ["Calls", count(server.calls, "call")], ["Failures in a row", count(server.failures, "failure")], ...(server.last_error ? [/** @type {[string, import("../core/dom.js").Child]} */ (["Last error", words(String(server.last_error).slice(0, 500))])] : [])]),
+      factList([["Kind", words(server.mcp_server_type)], ["Protocol", words(server.protocol_version ?? "not known yet")], ["Program", words(server.server_info ? `${server.server_info.name ?? ""} ${server.server_info.version ?? ""}` : "not known yet")], ["Calls", count(server.calls, "call")], ["Failures in a row", count(server.failures, "failure")], ...(server.last_error ? [/** @type {[string, import("../core/dom.js").Child]} */ (["Last error", words(shortened(server.last_error, 500))])] : [])]),
       h("details", { on: { toggle: async (/** @type {Event} */ event) => {
         if (!(/** @type {HTMLDetailsElement} */ (event.target).open) || tools.firstChild) return;
         const found = await get(`v1/mcp-servers/${server.id}/tools`, {}, this.signal);
-        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["tools", "tool", each.id]) }, h("code", null, words(each.name))), " ", hint(words(String(each.description ?? "").split("\n")[0]?.slice(0, 160)))))) : note("It offers no tools."));
+        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["tools", "tool", each.id]) }, h("code", null, words(each.name))), " ", hint(words(shortened(String(each.description ?? "").split("\n")[0], 160)))))) : note("It offers no tools."));
       } } }, h("summary", null, "Its tools"), tools),
     );
   }
@@ -168,8 +168,8 @@ export default class ToolsScreen extends Screen {
     };
     replace(
       place,
-      card("Policy for all agents", note("What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), longText(JSON.stringify(shown, null, 2), { label: "Policy" }), side(action(place, "Change the policy", edit))),
-      card("Limits that the server sets", longText(JSON.stringify(policy.server, null, 2), { label: "Limits of the server" })),
+      card("Policy for all agents", note("What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), policyFacts(shown), side(action(place, "Change the policy", edit))),
+      card("Limits that the server sets", policyFacts(policy.server)),
       card("What an agent's tools may do", agentField(null, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
     );
     if (chosen) await of(chosen);
@@ -182,14 +182,14 @@ export default class ToolsScreen extends Screen {
       label: "Calls",
       signal: this.signal,
       columns: [
-        { label: "When", cell: (/** @type {any} */ row) => time(row.created_at) },
+        { label: "When", class: "short", cell: (/** @type {any} */ row) => time(row.created_at) },
         { label: "Tool", cell: (row) => h("code", null, words(row.tool)) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "Outcome", cell: (row) => [tag(row.outcome, row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""), " ", words(String(row.reason ?? "").slice(0, 200))] },
+        { label: "Outcome", cell: (row) => [tag(row.outcome, row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""), " ", words(shortened(row.reason, 200))] },
         { label: "Took", class: "num", cell: (row) => duration(row.duration_ms) },
-        { label: "CPU", class: "num", cell: (row) => duration(row.cpu_ms) },
-        { label: "Memory", class: "num", cell: (row) => bytes(row.memory_peak_bytes) },
-        { label: "Run", cell: (row) => (row.run_id ? h("a", { href: link(["runs", row.run_id]) }, "Run") : "–") },
+        { label: "CPU", class: "num", cell: (row) => (row.cpu_ms ? duration(row.cpu_ms) : "–") },
+        { label: "Memory", class: "num", cell: (row) => (row.memory_peak_bytes ? bytes(row.memory_peak_bytes) : "–") },
+        { label: "Run", class: "short", cell: (row) => (row.run_id ? h("a", { href: link(["runs", row.run_id]) }, "Run") : "–") },
       ],
       none: empty("No calls match."),
       load: (before, signal) => pagesOf("v1/kelpie/tools/calls", chosen, PAGE, "number", "before")(before, signal),
@@ -202,6 +202,12 @@ export default class ToolsScreen extends Screen {
     this.repeat(() => table.reload(), REFRESH_MS);
     await table.reload();
   }
+}
+
+/** A policy as people read it: `memory_mb` becomes "memory (MB)". @param {any} policy */
+function policyFacts(policy) {
+  const { allow, deny } = policy.permissions;
+  return factList([["May do", allow ? tagList(allow) : "everything that the server permits"], ["May not do", deny?.length ? tagList(deny) : "nothing is refused"], ...Object.entries(policy.limits).map(([name, limit]) => /** @type {[string, string]} */ ([name.replace(/_mb$/, " (MB)").replace(/_s$/, " (seconds)").replaceAll("_", " "), limit === null ? "no limit" : number(Number(limit))]))]);
 }
 
 /** @param {any} each */

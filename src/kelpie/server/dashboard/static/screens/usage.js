@@ -77,7 +77,7 @@ export default class UsageScreen extends Screen {
         { label: "Period", cell: (row) => (row.period === "total" ? "in all" : `each ${row.period}`) },
         { label: "State", cell: (row) => (row.used_up ? tag("used up", "bad") : tag("open", "good")) },
         { label: "New period", cell: (row) => (row.frees_at ? ago(row.frees_at) : "never") },
-        { label: "Actions", cell: (row) => side(action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
+        { label: "Actions", class: "actions", cell: (row) => side(action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
       ],
       none: empty("No agent has a budget."),
       load: pagesOf("v1/kelpie/budgets", {}, BUDGETS, "agent_id"),

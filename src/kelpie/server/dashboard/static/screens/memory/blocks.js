@@ -4,7 +4,7 @@ import { ApiError, get, patch, post } from "../../core/api.js";
 import { ask, confirm } from "../../core/dialog.js";
 import { diffView } from "../../core/diff.js";
 import { h, replace, words } from "../../core/dom.js";
-import { count, number, shortId } from "../../core/format.js";
+import { count, number, shortened, shortId } from "../../core/format.js";
 import { longText } from "../../core/long_text.js";
 import { empty, say } from "../../core/notice.js";
 import { action, agentLink, card, factList, hint, labelled, note, pagesOf, side, tag } from "../../core/parts.js";
@@ -46,7 +46,7 @@ export async function blockList(screen, agent, place) {
       "section",
       { class: "card" },
       h("div", { class: "head" }, h("h2", null, h("a", { href: link(["memory", agent.id, "blocks", block.id]) }, words(block.label))), side(block.read_only && tag("read only"), hint(sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { label: `Edit block ${block.label}` }))),
-      block.description && note(words(String(block.description).slice(0, 400))),
+      block.description && note(words(shortened(block.description, 400))),
       longText(block.value, { label: `Block ${block.label}`, shown: 4000 }),
     ),
   );
@@ -70,11 +70,11 @@ export async function blockPage(screen, agent, place, id) {
     label: "Versions",
     signal: screen.signal,
     columns: [
-      { label: "Version", class: "nowrap", cell: (/** @type {any} */ row) => `Version ${number(row.version)}` },
-      { label: "When", class: "nowrap", cell: (row) => (row.damaged ? tag("damaged", "bad") : time(row.created_at)) },
+      { label: "Version", class: "short", cell: (/** @type {any} */ row) => `Version ${number(row.version)}` },
+      { label: "When", class: "short", cell: (row) => (row.damaged ? tag("damaged", "bad") : time(row.created_at)) },
       { label: "By", cell: authorOf },
       { label: "Size", class: "num", cell: (row) => count(row.chars, "character") },
-      { label: "Actions", cell: (row) => side(row.version > 1 && action(place, "What changed", async () => { await compare(row.version - 1, row.version); shown.scrollIntoView({ block: "nearest" }); }, { label: `What changed in version ${row.version}` }), row.version !== newest && !row.damaged && action(place, "Restore", () => restore(row.version), { label: `Restore version ${row.version}` })) },
+      { label: "Actions", class: "actions", cell: (row) => side(row.version > 1 && action(place, "What changed", async () => { await compare(row.version - 1, row.version); shown.scrollIntoView({ block: "nearest" }); }, { label: `What changed in version ${row.version}` }), row.version !== newest && !row.damaged && action(place, "Restore", () => restore(row.version), { label: `Restore version ${row.version}` })) },
     ],
     load: pagesOf(`v1/blocks/${id}/history`, {}, VERSIONS, "version", "before"),
   });

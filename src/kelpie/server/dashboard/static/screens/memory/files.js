@@ -76,12 +76,12 @@ function folderCard(screen, agent, place, folder, again) {
     label: `Files in ${folder.name}`,
     signal: screen.signal,
     columns: [
-      { label: "File", cell: (/** @type {any} */ row) => words(row.file_name) },
+      { label: "File", class: "text", cell: (/** @type {any} */ row) => words(row.file_name) },
       { label: "State", cell: (row) => [stateTag(row.processing_status === "completed" ? "completed" : row.processing_status === "error" ? "failed" : "running"), row.error_message && [" ", words(String(row.error_message).slice(0, 300))]] },
       { label: "Size", class: "num", cell: (row) => bytes(row.file_size) },
       { label: "Passages", class: "num", cell: (row) => count(row.total_chunks, "passage") },
-      { label: "Added", cell: (row) => time(row.created_at) },
-      { label: "Actions", cell: (row) => side(action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), deleteButton(place, "file", ["This deletes ", words(row.file_name), " for all agents."], `v1/folders/${folder.id}/${row.id}`, async () => { await table.reload(); }, { label: `Delete ${row.file_name}` })) },
+      { label: "Added", class: "short", cell: (row) => time(row.created_at) },
+      { label: "Actions", class: "actions", cell: (row) => side(action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), deleteButton(place, "file", ["This deletes ", words(row.file_name), " for all agents."], `v1/folders/${folder.id}/${row.id}`, async () => { await table.reload(); }, { label: `Delete ${row.file_name}` })) },
     ],
     load: pagesOf(`v1/folders/${folder.id}/files`, {}, PAGE),
   });

@@ -34,10 +34,10 @@ export async function passagesPart(screen, agent, place) {
     label: "Passages",
     signal: screen.signal,
     columns: [
-      { label: "Text", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
+      { label: "Text", class: "wide", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
       { label: "Tags", cell: (row) => tagList(row.tags) },
-      { label: "Added", cell: (row) => time(row.created_at) },
-      { label: "Actions", cell: (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }) },
+      { label: "Added", class: "short", cell: (row) => time(row.created_at) },
+      { label: "Actions", class: "actions", cell: (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }) },
     ],
     none: empty("No passages here.", h("p", null, "An agent stores passages with its tool archival_memory_insert; you can add some as well.")),
     load: (after, signal) => pagesOf(base, { ascending: false, search: contains }, PAGE)(after, signal),

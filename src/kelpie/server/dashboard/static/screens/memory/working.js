@@ -3,7 +3,7 @@
 import { put } from "../../core/api.js";
 import { ask } from "../../core/dialog.js";
 import { h, replace, words } from "../../core/dom.js";
-import { number } from "../../core/format.js";
+import { number, shortened } from "../../core/format.js";
 import { empty, say } from "../../core/notice.js";
 import { action, deleteButton, note, pagesOf, parsedJson, side } from "../../core/parts.js";
 import { pagedTable } from "../../core/table.js";
@@ -35,11 +35,11 @@ export async function workingPart(screen, agent, place) {
     signal: screen.signal,
     columns: [
       { label: "Key", cell: (/** @type {any} */ row) => h("code", null, words(row.key)) },
-      { label: "Value", cell: (row) => words(JSON.stringify(row.value).slice(0, 300)) },
+      { label: "Value", class: "text", cell: (row) => words(shortened(JSON.stringify(row.value), 300)) },
       { label: "Version", class: "num", cell: (row) => number(row.version) },
-      { label: "Changed", cell: (row) => time(row.updated_at) },
-      { label: "Expires", cell: (row) => (row.expires_at ? time(row.expires_at) : "never") },
-      { label: "Actions", cell: (row) => side(action(place, "Change", () => set(row), { label: `Change ${row.key}` }), deleteButton(place, "entry", ["This deletes ", words(row.key), "."], `${base}/${encodeURIComponent(row.key)}`, async () => { await table.reload(); }, { label: `Delete ${row.key}`, query: { if_version: row.version } })) },
+      { label: "Changed", class: "short", cell: (row) => time(row.updated_at) },
+      { label: "Expires", class: "short", cell: (row) => (row.expires_at ? time(row.expires_at) : "never") },
+      { label: "Actions", class: "actions", cell: (row) => side(action(place, "Change", () => set(row), { label: `Change ${row.key}` }), deleteButton(place, "entry", ["This deletes ", words(row.key), "."], `${base}/${encodeURIComponent(row.key)}`, async () => { await table.reload(); }, { label: `Delete ${row.key}`, query: { if_version: row.version } })) },
     ],
     none: empty("The working memory is empty.", h("p", null, "Tools and clients keep values here between turns: counters, lists, state of a task.")),
     load: pagesOf(base, {}, PAGE, "key"),
