@@ -460,6 +460,9 @@ async def test_items_come_in_pages_with_what_was_asked_and_answered(rig: Rig) ->
     await rig.ended(sent["batch_id"])
     done = (await rig.client.get(base, params={"after": 2})).json()
     assert [(each["status"], each["output"]) for each in done] == [("completed", "ok")]
+    whole = (await rig.client.get(base.removesuffix("/items"))).json()
+    brief = (await rig.client.get(base.removesuffix("/items"), params={"results": False})).json()
+    assert len(whole.pop("results")) == 4 and brief == whole
     assert (await rig.client.get(base, params={"limit": 0})).status_code == 422
     assert (await rig.client.get(base.replace(sent["batch_id"], "job-" + "0" * 8))).status_code in (404, 422)
 

@@ -125,7 +125,13 @@ async def list_all_batches(api: CallerApi, page: Page50, active: Active = False)
 
 
 @kelpie_router.get("/{batch_id}", summary="Get a batch of any agents and its results (Kelpie)", response_model=None)
-async def get_any_batch(api: CallerApi, batch_id: JobPath) -> JsonAnswer:
+async def get_any_batch(
+    api: CallerApi,
+    batch_id: JobPath,
+    results: Annotated[bool, Query(description="Whether to return the results of the items.")] = True,
+) -> JsonAnswer:
+    if not results:
+        return JsonAnswer(batch_shape(*await api.batches.get(None, batch_id)))
     return JsonAnswer(await _whole(api, None, batch_id))
 
 

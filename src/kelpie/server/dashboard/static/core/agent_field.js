@@ -1,6 +1,7 @@
 // A field to choose an agent: it suggests names from the server and gives the id of the chosen one.
 
 import { get } from "./api.js";
+import { ask } from "./dialog.js";
 import { freshId, h, replace } from "./dom.js";
 
 const SUGGESTED = 20;
@@ -43,4 +44,22 @@ export function agentField(chosen, changed, signal, placeholder = "All agents") 
   }
 
   return h("div", { class: "field" }, h("label", { for: inputId }, "Agent"), input, list);
+}
+
+/**
+ * A dialog that asks for an agent as well.
+ * @param {string} title
+ * @param {import("./dialog.js").Field[]} fields
+ * @param {string} label
+ * @param {(agentId: string, values: import("./dialog.js").Values) => Promise<any>} act
+ * @param {AbortSignal} signal
+ */
+export function askWithAgent(title, fields, label, act, signal) {
+  /** @type {string | null} */
+  let agent = null;
+  const field = agentField(null, (found) => (agent = found?.id ?? null), signal, "Choose an agent");
+  return ask(title, fields, label, async (values) => {
+    if (!agent) throw new RangeError("Choose an agent from the list.");
+    return act(agent, values);
+  }, { intro: field });
 }

@@ -1,8 +1,10 @@
-// Small parts that many screens are made of: buttons that act, cards, tabs, lists of facts, and pages of a list.
+// Small parts that many screens are made of: heads, buttons that act, cards, tabs, fields of filters, lists of facts,
+// and pages of a list.
 
-import { get } from "./api.js";
-import { h, words } from "./dom.js";
-import { fail } from "./notice.js";
+import { get, remove } from "./api.js";
+import { confirm } from "./dialog.js";
+import { freshId, h, words } from "./dom.js";
+import { fail, say } from "./notice.js";
 import { link } from "./router.js";
 
 /** @typedef {import("./dom.js").Child} Child */
@@ -26,6 +28,90 @@ export function action(place, label, act, look = {}) {
     }
   } } }, label);
   return made;
+}
+
+/**
+ * A button that deletes something after a person has confirmed it.
+ * @param {Element} place where a failure is shown
+ * @param {string} what "file"
+ * @param {Child} text what is lost
+ * @param {string} path
+ * @param {() => unknown} then
+ * @param {{label?: string, query?: import("./api.js").Query}} [more] `label` names the button for screen readers
+ */
+export function deleteButton(place, what, text, path, then, more = {}) {
+  return action(place, "Delete", async () => {
+    if (!(await confirm(`Delete ${what}`, h("span", null, text, " It cannot be undone."), `Delete ${what}`, () => remove(path, { query: more.query })))) return;
+    say(`Deleted the ${what}`);
+    await then();
+  }, { class: "danger", label: more.label });
+}
+
+/** Words between commas. @param {unknown} text */
+export const listOfWords = (text) => String(text ?? "").split(",").map((each) => each.trim()).filter(Boolean);
+
+/** The top of a screen: its title, and what stands beside it. @param {Child} title @param {...Child} beside */
+export function head(title, ...beside) {
+  return h("div", { class: "head" }, h("h1", null, title), beside.length > 0 && side(...beside));
+}
+
+/** Things side by side. @param {...Child} content */
+export const side = (...content) => h("div", { class: "row" }, content);
+
+/** Words that matter less. @param {...Child} content */
+export const hint = (...content) => h("span", { class: "hint" }, content);
+
+/** A sentence that explains. @param {...Child} content */
+export const note = (...content) => h("p", { class: "hint" }, content);
+
+/** @param {Child} content @param {string} [tone] "good", "warn" or "bad" */
+export const tag = (content, tone = "") => h("span", { class: `tag ${tone}` }, content);
+
+/** @param {...Child} fields */
+export const filters = (...fields) => h("div", { class: "filters", role: "group", "aria-label": "Filters" }, fields);
+
+/** A control with its label. @param {string} label @param {HTMLElement} control @param {string} [look] a class */
+export function labelled(label, control, look = "") {
+  control.id ||= freshId("field");
+  const name = h("label", { for: control.id }, label);
+  return h("div", { class: `field ${look}` }, look === "inline" ? [control, name] : [name, control]);
+}
+
+/**
+ * A field to choose one of a few.
+ * @param {string} label
+ * @param {string[][]} options each its value and its words
+ * @param {string | undefined} chosen
+ * @param {(value: string) => void} changed
+ */
+export function choice(label, options, chosen, changed) {
+  const select = h("select", { on: { change: () => changed(select.value) } }, options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+  return labelled(label, select);
+}
+
+const PAUSE_MS = 200; // between the last key and the search
+
+/**
+ * A field of a filter. `changed` is called a moment after the last key.
+ * @param {string} label
+ * @param {string} chosen
+ * @param {(text: string) => void} changed
+ * @param {string} [placeholder]
+ * @param {string} [look] a class
+ */
+export function searchField(label, chosen, changed, placeholder, look) {
+  let timer = 0;
+  const input = h("input", { type: "search", value: chosen, placeholder, on: { input: () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => changed(input.value.trim()), PAUSE_MS);
+  } } });
+  return labelled(label, input, look);
+}
+
+/** A table that scrolls by itself. @param {string} label @param {Child[]} heads @param {Child} rows @param {number} [numbers] the first column that is set to the right */
+export function scrolledTable(label, heads, rows, numbers = heads.length) {
+  const top = heads.map((each, place) => h("th", { scope: "col", class: place >= numbers ? "num" : null }, each));
+  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "list" }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, top)), h("tbody", null, rows)));
 }
 
 /** @param {Child} title @param {...Child} content */

@@ -10,6 +10,7 @@ import { empty, fail } from "./notice.js";
  * @property {string} label
  * @property {(row: R) => import("./dom.js").Child} cell
  * @property {string} [class] "num" is set to the right
+ * @property {boolean} [plain] whether it stays out of the link of its row, as a box that selects it
  */
 
 /**
@@ -91,8 +92,9 @@ export function pagedTable(options) {
   /** @param {R} row */
   function rowOf(row) {
     const address = options.link?.(row) ?? null;
-    const cells = options.columns.map((each, place) =>
-      h("td", { class: each.class, "data-label": each.label }, place === 0 && address ? h("a", { href: address }, each.cell(row)) : each.cell(row)),
+    const linked = options.columns.find((each) => !each.plain);
+    const cells = options.columns.map((each) =>
+      h("td", { class: each.class, "data-label": each.label }, each === linked && address ? h("a", { href: address }, each.cell(row)) : each.cell(row)),
     );
     return h("tr", null, cells);
   }

@@ -5,7 +5,7 @@ import { ask, confirm, openDialog } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
 import { ago, moment } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, pagesOf, tabs, tagList } from "../core/parts.js";
+import { action, agentLink, deleteButton, head, listOfWords, note, pagesOf, side, tabs, tagList } from "../core/parts.js";
 import { Screen } from "../core/screen.js";
 import { pagedTable } from "../core/table.js";
 import { time } from "../core/time.js";
@@ -18,7 +18,7 @@ export default class AccessScreen extends Screen {
   async show() {
     const part = this.route.path[1] ?? "keys";
     const place = h("div", { class: "screen" });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Access")), tabs("Parts", ["access"], [["keys", "API keys"], ["tokens", "Access tokens"], ["users", "Users"]], part), place);
+    replace(this, head("Access"), tabs("Parts", ["access"], [["keys", "API keys"], ["tokens", "Access tokens"], ["users", "Users"]], part), place);
     if (part === "tokens") await this.#tokens(place);
     else if (part === "users") await this.#users(place);
     else await this.#keys(place);
@@ -57,7 +57,7 @@ export default class AccessScreen extends Screen {
         ],
         "Create key",
         (values) => {
-          const ids = String(values.agents).split(",").map((each) => each.trim()).filter(Boolean);
+          const ids = listOfWords(values.agents);
           return post("v1/kelpie/keys", { name: values.name, scopes: [values.scope], agent_ids: ids.length ? ids : null, expires_at: Number(values.days) > 0 ? new Date(Date.now() + Number(values.days) * DAY_MS).toISOString() : null });
         },
       );
@@ -65,7 +65,7 @@ export default class AccessScreen extends Screen {
       shownOnce("New API key", made.key);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "A key is shown once, when it is made."), action(place, "New API key", create, { class: "primary" })), table.node);
+    replace(place, h("div", { class: "head" }, note("A key is shown once, when it is made."), action(place, "New API key", create, { class: "primary" })), table.node);
     await table.reload();
   }
 
@@ -79,9 +79,7 @@ export default class AccessScreen extends Screen {
         { label: "Site", cell: (row) => words(row.hostname) },
         { label: "May", cell: (row) => row.policy.data.map((/** @type {any} */ each) => h("div", null, agentLink(each.id, "agents"), " ", tagList(each.access))) },
         { label: "Expires", cell: (row) => h("span", { title: moment(row.expiresAt) }, ago(row.expiresAt)) },
-        { label: "Actions", cell: (row) => action(place, "Delete", async () => {
-          if (await confirm("Delete access token", "Pages that use it lose access at once.", "Delete access token", () => remove(`v1/client-side-access-tokens/${row.token}`))) await table.reload();
-        }, { class: "danger" }) },
+        { label: "Actions", cell: (row) => deleteButton(place, "access token", "Pages that use it lose access at once.", `v1/client-side-access-tokens/${row.token}`, async () => { await table.reload(); }) },
       ],
       none: empty("No access tokens.", h("p", null, "A web page of yours uses one to reach some agents, for a short time.")),
       load: async (/** @type {number | null} */ offset, signal) => {
@@ -109,7 +107,7 @@ export default class AccessScreen extends Screen {
       shownOnce("New access token", made.token);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "A token is shown once, when it is made."), action(place, "New access token", create, { class: "primary" })), table.node);
+    replace(place, h("div", { class: "head" }, note("A token is shown once, when it is made."), action(place, "New access token", create, { class: "primary" })), table.node);
     await table.reload();
   }
 
@@ -125,12 +123,10 @@ export default class AccessScreen extends Screen {
         { label: "Id", cell: (row) => h("code", null, row.id) },
         { label: "Organization", cell: (row) => words(names.get(row.organization_id) ?? row.organization_id) },
         { label: "Created", cell: (row) => time(row.created_at) },
-        { label: "Actions", cell: (row) => h("div", { class: "row" }, action(place, "Rename", async () => {
+        { label: "Actions", cell: (row) => side(action(place, "Rename", async () => {
           const done = await ask("Rename user", [{ name: "name", label: "Name", value: row.name, required: true }], "Rename", (values) => put("v1/admin/users/", { id: row.id, name: values.name }));
           if (done) await table.reload();
-        }, { label: `Rename ${row.name}` }), action(place, "Delete", async () => {
-          if (await confirm("Delete user", h("span", null, "This deletes ", words(row.name), " with all keys and tokens. It cannot be undone."), "Delete user", () => remove("v1/admin/users/", { query: { user_id: row.id } }))) await table.reload();
-        }, { class: "danger", label: `Delete ${row.name}` })) },
+        }, { label: `Rename ${row.name}` }), deleteButton(place, "user", ["This deletes ", words(row.name), " with all keys and tokens."], "v1/admin/users/", async () => { await table.reload(); }, { label: `Delete ${row.name}`, query: { user_id: row.id } })) },
       ],
       load: pagesOf("v1/admin/users/", {}, PAGE),
     });
@@ -140,7 +136,7 @@ export default class AccessScreen extends Screen {
       say(`Created user ${made.name}`);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Users own keys. The operator manages them."), action(place, "New user", create, { class: "primary" })), table.node);
+    replace(place, h("div", { class: "head" }, note("Users own keys. The operator manages them."), action(place, "New user", create, { class: "primary" })), table.node);
     await table.reload();
   }
 }
@@ -148,7 +144,7 @@ export default class AccessScreen extends Screen {
 /** @param {string} title @param {string} secret */
 function shownOnce(title, secret) {
   const copy = h("button", { type: "button", on: { click: async () => { await navigator.clipboard.writeText(secret); say("Copied"); } } }, "Copy");
-  openDialog(title, h("p", null, "Copy it now: it is not shown again."), h("code", { class: "secret" }, secret), navigator.clipboard && h("div", { class: "row" }, copy));
+  openDialog(title, h("p", null, "Copy it now: it is not shown again."), h("code", { class: "secret" }, secret), navigator.clipboard && side(copy));
 }
 
 customElements.define("kelpie-access", AccessScreen);

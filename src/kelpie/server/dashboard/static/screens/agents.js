@@ -5,6 +5,7 @@ import { h, replace, words } from "../core/dom.js";
 import { cost, count, number, shortId, tokens } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, fail, say } from "../core/notice.js";
+import { card, factList, head, hint, note, pagesOf, side, tagList } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { shortcut } from "../core/shortcuts.js";
@@ -48,17 +49,14 @@ export default class AgentsScreen extends Screen {
         { label: "Name", cell: (row) => words(row.name) },
         { label: "Model", cell: (row) => words(row.model ?? row.llm_config?.handle ?? "") },
         { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
-        { label: "Tags", cell: (row) => (row.tags ?? []).slice(0, 8).map((/** @type {string} */ tag) => [h("span", { class: "tag" }, words(tag)), " "]) },
-        { label: "Last turn", cell: (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", h("span", { class: "hint" }, reasonText(row.last_stop_reason))] : "never") },
+        { label: "Tags", cell: (row) => tagList(row.tags) },
+        { label: "Last turn", cell: (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", hint(reasonText(row.last_stop_reason))] : "never") },
         { label: "More", cell: (row) => h("a", { href: link(["agents", row.id]), "aria-label": `Details of ${row.name}` }, "Details") },
       ],
       none: empty("No agents here.", h("p", null, "An agent remembers, uses tools and answers. Create one, or search for another name."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")),
-      load: async (/** @type {string | null} */ after, signal) => {
-        const rows = await get("v1/agents/", { limit: PAGE, after, query_text: asked, include: "agent.tags", order: "desc" }, signal);
-        return { rows, next: rows.length === PAGE ? rows[rows.length - 1].id : null };
-      },
+      load: (/** @type {string | null} */ after, signal) => pagesOf("v1/agents/", { query_text: asked, include: "agent.tags", order: "desc" }, PAGE)(after, signal),
     });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Agents"), h("div", { class: "row" }, total, h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent ", h("kbd", null, "n")))), search, table.node);
+    replace(this, head("Agents", side(total, h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent ", h("kbd", null, "n")))), search, table.node);
     shortcut("n", "New agent", () => void this.attempt(create), this.signal);
     this.onReturn(() => table.reload());
     await Promise.all([table.reload(), get("v1/agents/count", {}, this.signal).then((all) => replace(total, count(all, "agent")))]);
@@ -77,45 +75,35 @@ export default class AgentsScreen extends Screen {
       }
     };
     const stopped = agent.kelpie_status === "stopped" || agent.status === "stopped";
-    const actions = h(
-      "div",
-      { class: "row" },
-      h("a", { class: "button primary", href: link(["chat", id]) }, "Chat"),
+    const actions = side(h("a", { class: "button primary", href: link(["chat", id]) }, "Chat"),
       h("button", { type: "button", on: { click: then(() => editAgent(agent, this.signal)) } }, "Edit"),
       h("button", { type: "button", on: { click: then(async () => { const made = await duplicateAgent(agent); if (made) go(["agents", made]); return false; }) } }, "Duplicate"),
       h("button", { type: "button", on: { click: then(async () => { await post(`v1/agents/${id}/${stopped ? "start" : "stop"}`); say(stopped ? `Started agent ${agent.name}` : `Stopped agent ${agent.name}`); return true; }) } }, stopped ? "Start" : "Stop"),
       h("button", { type: "button", class: "danger", on: { click: then(() => resetAgent(agent)) } }, "Reset messages"),
       h("button", { type: "button", class: "danger", on: { click: then(async () => { if (await deleteAgent(agent)) go(["agents"]); return false; }) } }, "Delete"),
     );
-    const facts = h(
-      "dl",
-      { class: "facts" },
-      fact("Id", h("code", null, agent.id)),
-      fact("Model", words(agent.model ?? agent.llm_config?.handle)),
-      fact("Context window", tokens(agent.llm_config?.context_window)),
-      fact("Type", words(agent.agent_type)),
-      fact("Description", words(agent.description ?? "none")),
-      fact("Tags", (agent.tags ?? []).map((/** @type {string} */ tag) => [h("span", { class: "tag" }, words(tag)), " "])),
-      fact("Created", time(agent.created_at)),
-      fact("Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"),
-      fact("Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]),
-    );
-    const more = h("div", { class: "row" }, h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), SCREENS.some((each) => each.name === "memory") && h("a", { href: link(["memory", id]) }, "Memory"));
-    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", h("span", { class: "hint" }, words(String(tool.description ?? "").split("\n")[0]?.slice(0, 160)))));
+    const facts = factList([
+      ["Id", h("code", null, agent.id)],
+      ["Model", words(agent.model ?? agent.llm_config?.handle)],
+      ["Context window", tokens(agent.llm_config?.context_window)],
+      ["Type", words(agent.agent_type)],
+      ["Description", words(agent.description ?? "none")],
+      ["Tags", tagList(agent.tags)],
+      ["Created", time(agent.created_at)],
+      ["Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"],
+      ["Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]],
+    ]);
+    const more = side(h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), SCREENS.some((each) => each.name === "memory") && h("a", { href: link(["memory", id]) }, "Memory"));
+    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", hint(words(String(tool.description ?? "").split("\n")[0]?.slice(0, 160)))));
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, words(agent.name)), actions),
-      h("div", { class: "split" }, h("section", { class: "card" }, h("h2", null, "About"), facts, more), h("section", { class: "card" }, h("h2", null, `Tools (${number(tools.length)})`), tools.length ? h("ul", { class: "plain" }, tools) : h("p", { class: "hint" }, "It has no tools."))),
-      h("section", { class: "card" }, h("h2", null, "Instructions"), longText(agent.system ?? "", { label: "Instructions" })),
-      h("section", { class: "card" }, h("h2", null, "Memory blocks"), (agent.memory?.blocks ?? agent.blocks ?? []).map((/** @type {any} */ block) => [h("h3", null, words(block.label), " ", h("span", { class: "hint" }, `${number(block.value.length)} of ${number(block.limit)} characters`)), longText(block.value, { label: `Block ${block.label}` })])),
+      head(words(agent.name), actions),
+      h("div", { class: "split" }, card("About", facts, more), card(`Tools (${number(tools.length)})`, tools.length ? h("ul", { class: "plain" }, tools) : note("It has no tools."))),
+      card("Instructions", longText(agent.system ?? "", { label: "Instructions" })),
+      card("Memory blocks", (agent.memory?.blocks ?? agent.blocks ?? []).map((/** @type {any} */ block) => [h("h3", null, words(block.label), " ", hint(`${number(block.value.length)} of ${number(block.limit)} characters`)), longText(block.value, { label: `Block ${block.label}` })])),
     );
     this.setAttribute("data-agent", shortId(id));
   }
-}
-
-/** @param {string} name @param {import("../core/dom.js").Child} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
 }
 
 customElements.define("kelpie-agents", AgentsScreen);

@@ -6,6 +6,7 @@ import { h, replace, words } from "../core/dom.js";
 import { moment } from "../core/format.js";
 import { lastAgent, rememberAgent } from "../core/last_agent.js";
 import { empty, fail, say } from "../core/notice.js";
+import { head, hint, note, side } from "../core/parts.js";
 import { go, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { shortcut } from "../core/shortcuts.js";
@@ -43,14 +44,14 @@ export default class ChatScreen extends Screen {
     this.classList.add("chat");
     this.#transcript.loadEarlier = () => this.attempt(() => this.#page(true));
     this.#transcript.answer = (entry, approve, reason) => this.#answer(entry.callId, approve, reason);
-    const head = h("div", { class: "head" }, h("h1", null, words(this.#agent.name)), h("div", { class: "row" }, h("span", { class: "hint" }, words(this.#agent.model ?? "")), h("a", { href: link(["prompt", agentId], this.#isDefault ? {} : { conversation: this.#conversation }) }, "Prompt"), h("a", { href: link(["runs"], { agent: agentId }) }, "Runs"), h("a", { href: link(["agents", agentId]) }, "Details"), h("a", { href: link(["agents"]) }, "All agents")));
-    replace(this, head, this.#side, h("div", { class: "chat-main" }, this.#transcript, this.#activity, this.#problem, this.#composer.node));
+    const top = head(words(this.#agent.name), hint(words(this.#agent.model ?? "")), h("a", { href: link(["prompt", agentId], this.#isDefault ? {} : { conversation: this.#conversation }) }, "Prompt"), h("a", { href: link(["runs"], { agent: agentId }) }, "Runs"), h("a", { href: link(["agents", agentId]) }, "Details"), h("a", { href: link(["agents"]) }, "All agents"));
+    replace(this, top, this.#side, h("div", { class: "chat-main" }, this.#transcript, this.#activity, this.#problem, this.#composer.node));
     shortcut("c", "Write a message", () => this.#composer.focus(), this.signal);
     shortcut("Escape", "Stop the running turn", () => this.#following && void this.#stop(), this.signal);
     this.onReturn(() => this.#resume());
     this.repeat(() => this.#resume(), POLL_MS);
     await Promise.all([this.#page(false), this.#conversations()]);
-    if (this.#transcript.isEmpty) replace(this.#problem, h("p", { class: "hint" }, "Nothing was said here yet. Write the first message."));
+    if (this.#transcript.isEmpty) replace(this.#problem, note("Nothing was said here yet. Write the first message."));
     await this.#resume();
     this.#composer.focus();
   }
@@ -96,9 +97,9 @@ export default class ChatScreen extends Screen {
     };
     replace(
       this.#side,
-      h("div", { class: "row" }, h("h2", null, "Conversations"), h("button", { type: "button", on: { click: () => void this.attempt(create) } }, "New")),
+      side(h("h2", null, "Conversations"), h("button", { type: "button", on: { click: () => void this.attempt(create) } }, "New")),
       h("ul", { class: "plain" }, entry(DEFAULT, "Default", null), found.map((/** @type {any} */ each) => entry(each.id, each.summary ? words(each.summary.slice(0, 80)) : `From ${moment(each.created_at)}`, each.last_message_at))),
-      !this.#isDefault && h("div", { class: "row" }, h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#rename()) } }, "Rename"), h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#delete()) } }, "Delete")),
+      !this.#isDefault && side(h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#rename()) } }, "Rename"), h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#delete()) } }, "Delete")),
     );
   }
 

@@ -5,7 +5,7 @@ import { h, replace, words } from "../core/dom.js";
 import { bytes, count, duration, number, percent } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { failure, say } from "../core/notice.js";
-import { action, card, factList } from "../core/parts.js";
+import { action, card, factList, head, hint, scrolledTable, side, tag } from "../core/parts.js";
 import { link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 
@@ -25,7 +25,7 @@ export default class HealthScreen extends Screen {
 
   async show() {
     const checked = h("div");
-    replace(this, h("div", { class: "head" }, h("h1", null, "Health"), h("div", { class: "row" }, action(this, "Check again", () => this.#look()), action(this, "Check the stored data", () => this.#data(checked)))), this.#findings, checked, this.#parts);
+    replace(this, head("Health", side(action(this, "Check again", () => this.#look()), action(this, "Check the stored data", () => this.#data(checked)))), this.#findings, checked, this.#parts);
     this.repeat(() => this.#look(), REFRESH_MS);
     this.onReturn(() => this.#look());
     await this.#look();
@@ -35,20 +35,20 @@ export default class HealthScreen extends Screen {
     const [health, models, sandbox, servers] = await Promise.all([get("v1/kelpie/health", {}, this.signal), get("v1/kelpie/models", {}, this.signal), get("v1/kelpie/sandbox", {}, this.signal), get("v1/kelpie/mcp-servers", {}, this.signal)]);
     const found = findings(health, models, sandbox, servers);
     const wrong = found.filter((each) => each.good === false).length;
-    replace(this.#findings, h("h2", null, wrong ? `${count(wrong, "problem")} found` : "Everything works"), h("ul", { class: "plain findings" }, found.map((each) => h("li", null, h("span", { class: `tag ${each.good === null ? "warn" : each.good ? "good" : "bad"}` }, each.good === null ? "note" : each.good ? "good" : "problem"), " ", each.what, each.remedy && [" ", h("span", { class: "hint" }, each.remedy)]))));
+    replace(this.#findings, h("h2", null, wrong ? `${count(wrong, "problem")} found` : "Everything works"), h("ul", { class: "plain findings" }, found.map((each) => h("li", null, tag(each.good === null ? "note" : each.good ? "good" : "problem", each.good === null ? "warn" : each.good ? "good" : "bad"), " ", each.what, each.remedy && [" ", hint(each.remedy)]))));
     replace(
       this.#parts,
       h("div", { class: "split" },
         card("Server", factList([["Version", health.version], ["Ready", health.ready ? "yes" : "no"], ["Runs under way", count(health.queue.running.runs, "run")], ["Runs that wait", count(health.queue.waiting.runs, "run")], ["Oldest that waits", health.queue.waiting.oldest_seconds === null ? "none" : duration(health.queue.waiting.oldest_seconds * 1000)], ["Disk", health.disk ? `${bytes(health.disk.free_bytes)} free of ${bytes(health.disk.total_bytes)}` : "shown to the operator"], ["Search by meaning", words(health.search.model ?? "none")]])),
         card("Sandbox", factList([["Isolation", words(sandbox.isolation ?? "none")], ["Required", words(sandbox.required)], ...Object.entries(COUNTS).map(([name, [label, unit]]) => /** @type {[string, string]} */ ([label, count(sandbox.counts?.[name], unit)]))]))),
-      card("Providers", h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Providers" }, h("table", { class: "list" }, h("thead", null, h("tr", null, ["Provider", "State", "Models", "Address", "Actions"].map((each) => h("th", { scope: "col" }, each)))), h("tbody", null, models.providers.map((/** @type {any} */ each) => this.#provider(each))))), models.absent.length > 0 && h("details", null, h("summary", null, `${count(models.absent.length, "provider")} not set up`), h("ul", { class: "plain" }, models.absent.map((/** @type {any} */ each) => h("li", null, h("strong", null, words(each.name)), " ", words(each.remedy)))))),
+      card("Providers", scrolledTable("Providers", ["Provider", "State", "Models", "Address", "Actions"], models.providers.map((/** @type {any} */ each) => this.#provider(each))), models.absent.length > 0 && h("details", null, h("summary", null, `${count(models.absent.length, "provider")} not set up`), h("ul", { class: "plain" }, models.absent.map((/** @type {any} */ each) => h("li", null, h("strong", null, words(each.name)), " ", words(each.remedy)))))),
     );
   }
 
   /** @param {any} provider */
   #provider(provider) {
     const first = provider.models[0]?.handle;
-    return h("tr", null, h("td", { "data-label": "Provider" }, words(provider.name)), h("td", { "data-label": "State" }, provider.error ? [h("span", { class: "tag bad" }, "fails"), " ", words(provider.error)] : h("span", { class: "tag good" }, "answers")), h("td", { "data-label": "Models" }, count(provider.models.length, "model"), provider.hidden.length ? `, ${number(provider.hidden.length)} hidden` : ""), h("td", { "data-label": "Address" }, words(provider.endpoint ?? "built in")), h("td", { "data-label": "Actions" }, first && action(this, "Test", async () => {
+    return h("tr", null, h("td", { "data-label": "Provider" }, words(provider.name)), h("td", { "data-label": "State" }, provider.error ? [tag("fails", "bad"), " ", words(provider.error)] : tag("answers", "good")), h("td", { "data-label": "Models" }, count(provider.models.length, "model"), provider.hidden.length ? `, ${number(provider.hidden.length)} hidden` : ""), h("td", { "data-label": "Address" }, words(provider.endpoint ?? "built in")), h("td", { "data-label": "Actions" }, first && action(this, "Test", async () => {
       const told = await post("v1/kelpie/models/check", { handle: first }, { patienceMs: SLOW_MS });
       if (!told.ok) throw new ApiError(told.error, { status: 400, remedy: told.hint ?? told.detail ?? "" });
       say(`${first} answers`);
@@ -60,7 +60,7 @@ export default class HealthScreen extends Screen {
     replace(place, h("p", { class: "hint", role: "status" }, "Checking the stored data …"));
     try {
       const { sound, ...rest } = await get("v1/kelpie/data", {}, this.signal);
-      replace(place, card("Stored data", h("p", null, h("span", { class: `tag ${sound ? "good" : "bad"}` }, sound ? "sound" : "damaged")), h("details", { open: !sound }, h("summary", null, "What was looked at"), longText(JSON.stringify(rest, null, 2), { label: "Stored data" }))));
+      replace(place, card("Stored data", h("p", null, tag(sound ? "sound" : "damaged", sound ? "good" : "bad")), h("details", { open: !sound }, h("summary", null, "What was looked at"), longText(JSON.stringify(rest, null, 2), { label: "Stored data" }))));
     } catch (error) {
       replace(place, failure(error));
     }

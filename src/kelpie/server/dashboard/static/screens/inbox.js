@@ -5,7 +5,7 @@ import { h, replace, words } from "../core/dom.js";
 import { ago, cost, count, moment, number, tokens } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, failure, say } from "../core/notice.js";
-import { action, agentLink } from "../core/parts.js";
+import { action, agentLink, head, hint, note, tag } from "../core/parts.js";
 import { link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { askBudget } from "./budget_form.js";
@@ -25,7 +25,7 @@ export default class InboxScreen extends Screen {
   #none = empty("Nothing waits for you.", h("p", null, "Approvals, questions, used-up budgets and schedules that were given up appear here."));
 
   async show() {
-    replace(this, h("div", { class: "head" }, h("h1", null, "Inbox"), this.#total), this.#problems, this.#list, this.#none);
+    replace(this, head("Inbox", this.#total), this.#problems, this.#list, this.#none);
     this.#none.hidden = true;
     this.repeat(() => this.#load(), REFRESH_MS);
     this.onReturn(() => this.#load());
@@ -84,7 +84,7 @@ export default class InboxScreen extends Screen {
       request.requested_at,
       longText(pretty(call.arguments), { label: `Arguments of ${call.name}, ${call.tool_call_id}`, shown: 3000 }),
       problem,
-      h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : h("span", { class: "hint" }, "The program that declared this tool must answer."), h("a", { href: link(place) }, "Open the conversation")),
+      h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : hint("The program that declared this tool must answer."), h("a", { href: link(place) }, "Open the conversation")),
     );
   }
 
@@ -109,7 +109,7 @@ export default class InboxScreen extends Screen {
       "Question",
       [h("code", null, words(task.tool_name)), " asks on behalf of ", agentLink(task.agent_id)],
       task.updated_at,
-      forms.map((/** @type {any} */ one) => [h("p", null, words(one.each.message)), one.each.url && h("p", { class: "hint" }, "It wants you to open ", h("code", null, words(one.each.url)), " yourself. Check the address first."), one.form.node]),
+      forms.map((/** @type {any} */ one) => [h("p", null, words(one.each.message)), one.each.url && note("It wants you to open ", h("code", null, words(one.each.url)), " yourself. Check the address first."), one.form.node]),
       problem,
       h("div", { class: "row asked" }, action(problem, "Send answer", () => answer(true), { class: "primary" }), action(problem, "Decline", () => answer(false), { class: "danger" }), action(problem, "Cancel the task", async () => { await post(`v1/kelpie/mcp-tasks/${task.id}/cancel`); await this.#load(); })),
     );
@@ -130,7 +130,7 @@ export default class InboxScreen extends Screen {
       [agentLink(budget.agent_id, "chat", budget.agent_name), ` has spent ${limits}${budget.period === "total" ? "" : ` of this ${budget.period}`}. It answers no messages.`],
       null,
       problem,
-      h("div", { class: "row asked" }, action(problem, "Change the budget", async () => { if (await askBudget(budget.agent_id, budget.agent_name, budget)) await this.#load(); }, { class: "primary", label: `Change the budget of ${budget.agent_name}` }), action(problem, "Remove the budget", async () => { await patch(`v1/agents/${budget.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${budget.agent_name}`); await this.#load(); }, { label: `Remove the budget of ${budget.agent_name}` }), h("span", { class: "hint" }, budget.frees_at ? `A new period begins ${ago(budget.frees_at)} (${moment(budget.frees_at)}).` : "It has no period: it stays used up.")),
+      h("div", { class: "row asked" }, action(problem, "Change the budget", async () => { if (await askBudget(budget.agent_id, budget.agent_name, budget)) await this.#load(); }, { class: "primary", label: `Change the budget of ${budget.agent_name}` }), action(problem, "Remove the budget", async () => { await patch(`v1/agents/${budget.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${budget.agent_name}`); await this.#load(); }, { label: `Remove the budget of ${budget.agent_name}` }), hint(budget.frees_at ? `A new period begins ${ago(budget.frees_at)} (${moment(budget.frees_at)}).` : "It has no period: it stays used up.")),
     );
   }
 
@@ -154,7 +154,7 @@ export default class InboxScreen extends Screen {
 
   /** @param {string} kind @param {import("../core/dom.js").Child} what @param {string | null} at @param {...import("../core/dom.js").Child} content */
   #item(kind, what, at, ...content) {
-    return h("section", { class: "card" }, h("h2", { class: "waiting" }, h("span", { class: "tag warn" }, kind), " ", what), at && h("p", { class: "hint" }, moment(at)), ...content);
+    return h("section", { class: "card" }, h("h2", { class: "waiting" }, tag(kind, "warn"), " ", what), at && note(moment(at)), ...content);
   }
 }
 

@@ -3,7 +3,7 @@
 import { get } from "../core/api.js";
 import { freshId, h, replace, visible } from "../core/dom.js";
 import { clock, count, moment } from "../core/format.js";
-import { action } from "../core/parts.js";
+import { action, filters, head, hint, side } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 
@@ -38,7 +38,7 @@ export default class LogsScreen extends Screen {
       this.#held = !this.#held;
       replace(hold, this.#held ? "Continue" : "Pause");
     });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Logs"), h("div", { class: "row" }, this.#total, hold)), h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: levelId }, "Level"), level), h("div", { class: "field wide" }, h("label", { for: textId }, "Only lines with"), text)), this.#box);
+    replace(this, head("Logs", side(this.#total, hold)), filters(h("div", { class: "field" }, h("label", { for: levelId }, "Level"), level), h("div", { class: "field wide" }, h("label", { for: textId }, "Only lines with"), text)), this.#box);
     this.repeat(() => (this.#held ? null : this.#load(chosen, false)), EVERY_MS);
     this.onReturn(() => this.#load(chosen, true));
     await this.#load(chosen, true);
@@ -65,7 +65,7 @@ export default class LogsScreen extends Screen {
 /** @param {any} line */
 function lineOf(line) {
   const facts = Object.entries(line).filter(([name]) => !HEAD.has(name)).map(([name, value]) => (name === "run_id" ? [" ", h("a", { href: link(["runs", String(value)]) }, `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
-  return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && h("span", { class: "hint" }, ` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
+  return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && hint(` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
 }
 
 customElements.define("kelpie-logs", LogsScreen);

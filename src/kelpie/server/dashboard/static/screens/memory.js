@@ -5,7 +5,7 @@ import { agentField } from "../core/agent_field.js";
 import { h, replace, words } from "../core/dom.js";
 import { lastAgent, rememberAgent } from "../core/last_agent.js";
 import { empty } from "../core/notice.js";
-import { tabs } from "../core/parts.js";
+import { head, side, tabs } from "../core/parts.js";
 import { go, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { blockList, blockPage } from "./memory/blocks.js";
@@ -38,7 +38,7 @@ export default class MemoryScreen extends Screen {
     const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["memory", found.id, part]), this.signal, "Choose an agent");
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Memory of ", words(agent.name)), h("div", { class: "row" }, h("a", { class: "button", href: link(["chat", id]) }, "Chat"), h("a", { class: "button", href: link(["agents", id]) }, "Details"))),
+      head(["Memory of ", words(agent.name)], side(h("a", { class: "button", href: link(["chat", id]) }, "Chat"), h("a", { class: "button", href: link(["agents", id]) }, "Details"))),
       h("div", { class: "filters" }, chosen),
       tabs("Parts of the memory", ["memory", id], PARTS, part),
       place,

@@ -6,6 +6,7 @@ import { h, replace, words } from "../core/dom.js";
 import { tokens } from "../core/format.js";
 import { lastAgent, rememberAgent } from "../core/last_agent.js";
 import { empty } from "../core/notice.js";
+import { card, head, note } from "../core/parts.js";
 import { go, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { time } from "../core/time.js";
@@ -31,9 +32,9 @@ export default class PromptScreen extends Screen {
     const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["prompt", found.id]), this.signal);
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Next prompt of ", words(agent.name)), h("a", { class: "button", href: link(conversation ? ["chat", id, conversation] : ["chat", id]) }, "Chat")),
+      head(["Next prompt of ", words(agent.name)], h("a", { class: "button", href: link(conversation ? ["chat", id, conversation] : ["chat", id]) }, "Chat")),
       h("div", { class: "filters" }, chosen),
-      h("section", { class: "card" }, h("h2", null, "Prompts of the last steps"), steps.length ? h("ul", { class: "plain steps" }, steps.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["steps", each.id]) }, `${each.model_handle ?? "model"}, ${tokens(each.prompt_tokens)}`), " ", time(each.kelpie_created_at), " ", h("a", { href: link(["runs", each.run_id]) }, "run")))) : h("p", { class: "hint" }, "The agent has not taken a step yet.")),
+      card("Prompts of the last steps", steps.length ? h("ul", { class: "plain steps" }, steps.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["steps", each.id]) }, `${each.model_handle ?? "model"}, ${tokens(each.prompt_tokens)}`), " ", time(each.kelpie_created_at), " ", h("a", { href: link(["runs", each.run_id]) }, "run")))) : note("The agent has not taken a step yet.")),
       promptView(prompt),
       await compaction(prompt, conversation, null, this.signal),
     );

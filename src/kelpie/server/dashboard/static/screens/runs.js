@@ -4,9 +4,10 @@ import { ApiError, get, post } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { timeline } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { freshId, h, replace, visible, words } from "../core/dom.js";
+import { h, replace, visible, words } from "../core/dom.js";
 import { ago, between, cost, count, duration, moment, number, tokens } from "../core/format.js";
 import { empty, failure, say } from "../core/notice.js";
+import { card, choice, factList, filters, head, labelled, note, scrolledTable, side, tag } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { reasonText, stateTag } from "../core/stop_reasons.js";
@@ -36,13 +37,8 @@ export default class RunsScreen extends Screen {
       void this.attempt(() => table.restart());
     };
     /** @param {string} name @param {string} label @param {string[][]} options */
-    const choice = (name, label, options) => {
-      const id = freshId(name);
-      const select = h("select", { id, on: { change: () => { chosen[name] = select.value; apply(); } } }, options.map(([value, text]) => h("option", { value, selected: chosen[name] === value }, text)));
-      return h("div", { class: "field" }, h("label", { for: id }, label), select);
-    };
-    const costId = freshId("cost");
-    const least = h("input", { id: costId, type: "number", min: 0, step: "any", value: chosen.cost ?? "", placeholder: "Any cost", on: { change: () => { chosen.cost = least.value; apply(); } } });
+    const field = (name, label, options) => choice(label, options, chosen[name], (value) => { chosen[name] = value; apply(); });
+    const least = h("input", { type: "number", min: 0, step: "any", value: chosen.cost ?? "", placeholder: "Any cost", on: { change: () => { chosen.cost = least.value; apply(); } } });
     const table = pagedTable({
       label: "Runs",
       signal: this.signal,
@@ -66,8 +62,8 @@ export default class RunsScreen extends Screen {
     });
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Runs")),
-      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, choice("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), choice("age", "Age", AGES), choice("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), h("div", { class: "field" }, h("label", { for: costId }, "Cost of at least ($)"), least)),
+      head("Runs"),
+      filters(field("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), field("age", "Age", AGES), field("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), labelled("Cost of at least ($)", least)),
       table.node,
     );
     this.repeat(() => table.reload(), REFRESH_MS);
@@ -94,28 +90,26 @@ export default class RunsScreen extends Screen {
     this.windowTitle(`Run of ${run.agent_name}`);
     const said = transcript();
     said.rest();
-    const facts = h(
-      "dl",
-      { class: "facts" },
-      fact("Id", h("code", null, run.id)),
-      fact("Agent", h("a", { href: link(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id]) }, words(run.agent_name))),
-      fact("State", [stateOf(run), " ", reasonText(run.stop_reason)]),
-      fact("Started", [moment(run.created_at), ` (${ago(run.created_at)})`]),
-      fact("Ended", run.completed_at ? moment(run.completed_at) : "not yet"),
-      fact("Last commit", moment(run.active_at)),
-      fact("Duration", lengthOf(run)),
-      fact("First token after", duration(run.ttft_ns === null ? null : run.ttft_ns / 1e6)),
-      fact("Recovered", run.recoveries ? count(run.recoveries, "time") : "never"),
-      fact("Used", `${tokens(run.total_tokens)}, ${cost(run.kelpie_cost_usd)}, ${count(run.step_count, "step")}`),
-    );
+    const facts = factList([
+      ["Id", h("code", null, run.id)],
+      ["Agent", h("a", { href: link(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id]) }, words(run.agent_name))],
+      ["State", [stateOf(run), " ", reasonText(run.stop_reason)]],
+      ["Started", [moment(run.created_at), ` (${ago(run.created_at)})`]],
+      ["Ended", run.completed_at ? moment(run.completed_at) : "not yet"],
+      ["Last commit", moment(run.active_at)],
+      ["Duration", lengthOf(run)],
+      ["First token after", duration(run.ttft_ns === null ? null : run.ttft_ns / 1e6)],
+      ["Recovered", run.recoveries ? count(run.recoveries, "time") : "never"],
+      ["Used", `${tokens(run.total_tokens)}, ${cost(run.kelpie_cost_usd)}, ${count(run.step_count, "step")}`],
+    ]);
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Run of ", words(run.agent_name)), h("div", { class: "row" }, active && h("button", { type: "button", class: "danger", on: { click: () => void this.attempt(cancel) } }, "Cancel run"), h("a", { class: "button", href: link(["runs"]) }, "All runs"))),
+      head(["Run of ", words(run.agent_name)], side(active && h("button", { type: "button", class: "danger", on: { click: () => void this.attempt(cancel) } }, "Cancel run"), h("a", { class: "button", href: link(["runs"]) }, "All runs"))),
       run.stuck && h("div", { class: "failure", role: "status" }, h("p", { class: "failure-what" }, `Nothing was stored for ${duration(between(run.active_at, new Date().toISOString()))}: this run may be stuck.`), h("p", null, "A slow model or tool can be the reason. Wait, or cancel the run and send the message again.")),
       errorOf(run) && failure(new ApiError(errorOf(run), { status: 500, remedy: remedyOf(run) })),
-      h("div", { class: "split" }, h("section", { class: "card" }, h("h2", null, "Facts"), facts), h("section", { class: "card" }, h("h2", null, "Journal"), journal(run))),
-      h("section", { class: "card" }, h("h2", null, "Steps"), stepTable(steps, spans), stepChart(spans)),
-      h("section", { class: "card" }, h("h2", null, "What was said"), h("div", { class: "said" }, said)),
+      h("div", { class: "split" }, card("Facts", facts), card("Journal", journal(run))),
+      card("Steps", stepTable(steps, spans), stepChart(spans)),
+      card("What was said", h("div", { class: "said" }, said)),
     );
     run.input.forEach((/** @type {any} */ given, /** @type {number} */ place) => {
       if (given.role === "user") said.said(given.otid ?? `input:${run.id}:${place}`, given.content, run.id);
@@ -140,7 +134,7 @@ export default class RunsScreen extends Screen {
 
 /** @param {any} run */
 function stateOf(run) {
-  return [stateTag(run.status), run.stuck && [" ", h("span", { class: "tag bad" }, "stuck")], run.recoveries > 0 && [" ", h("span", { class: "tag" }, `recovered ${count(run.recoveries, "time")}`)]];
+  return [stateTag(run.status), run.stuck && [" ", tag("stuck", "bad")], run.recoveries > 0 && [" ", tag(`recovered ${count(run.recoveries, "time")}`)]];
 }
 
 /** @param {any} run */
@@ -163,7 +157,7 @@ function remedyOf(run) {
 
 /** @param {any} run */
 function journal(run) {
-  if (!run.journal.length) return h("p", { class: "hint" }, "The journal of a run is deleted some time after its end.");
+  if (!run.journal.length) return note("The journal of a run is deleted some time after its end.");
   let before = run.created_at;
   const rows = run.journal.map((/** @type {any} */ each) => {
     const gap = between(before, each.at);
@@ -178,15 +172,14 @@ const COMMITS = { open: "input stored", step: "step stored", compact: "context c
 
 /** @param {any[]} steps @param {any[]} spans */
 function stepTable(steps, spans) {
-  if (!steps.length) return h("p", { class: "hint" }, "No step is stored yet.");
+  if (!steps.length) return note("No step is stored yet.");
   const times = new Map(spans.map((each) => [each.span_id, each]));
   const rows = steps.map((step, place) => {
     const span = times.get(step.id);
     const spent = span?.attributes ?? {};
     return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(visible(String(step.error_data.message ?? step.error_type ?? "")).slice(0, 160))]), h("td", { "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
   });
-  const head = ["Step", "State", "Model", "Prompt", "Answer", "Cost", "Model time", "Tool time"].map((each, place) => h("th", { scope: "col", class: place > 2 ? "num" : null }, each));
-  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "list" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+  return scrolledTable("Steps", ["Step", "State", "Model", "Prompt", "Answer", "Cost", "Model time", "Tool time"], rows, 3);
 }
 
 /** @param {any[]} spans */
@@ -200,11 +193,6 @@ function stepChart(spans) {
 
 /** @param {number | null | undefined} ns */
 const ms = (ns) => (ns === null || ns === undefined ? null : ns / 1e6);
-
-/** @param {string} name @param {import("../core/dom.js").Child} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
-}
 
 /** @param {unknown} error */
 function forgiving(error) {

@@ -1,14 +1,14 @@
 // Schedules and webhooks of all agents: `#/schedules`, `#/schedules/<id>`, and the webhooks at `#/schedules/webhooks`.
 
-import { get, patch, post, remove } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
+import { askWithAgent } from "../core/agent_field.js";
+import { get, patch, post } from "../core/api.js";
 import { ask, confirm, openDialog } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
 import { ago, count, moment } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, factList, pagesOf, tabs } from "../core/parts.js";
-import { link } from "../core/router.js";
+import { action, agentLink, card, deleteButton, factList, head, hint, pagesOf, side, tabs, tag } from "../core/parts.js";
+import { go, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { shortcut } from "../core/shortcuts.js";
 import { pagedTable } from "../core/table.js";
@@ -31,7 +31,7 @@ export default class SchedulesScreen extends Screen {
 
   /** @param {string} current @param {HTMLElement} button */
   #head(current, button) {
-    return [h("div", { class: "head" }, h("h1", null, "Schedules and webhooks"), button), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["webhooks", "Webhooks"]], current)];
+    return [head("Schedules and webhooks", button), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["webhooks", "Webhooks"]], current)];
   }
 
   async #list() {
@@ -45,10 +45,10 @@ export default class SchedulesScreen extends Screen {
         { label: "Schedule", cell: (row) => words(row.name || textOf(row).slice(0, 80) || row.id) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
         { label: "When", cell: whenOf },
-        { label: "State", cell: (row) => tag(row.status) },
+        { label: "State", cell: (row) => stateOf(row.status) },
         { label: "Next", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
         { label: "Last", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
-        { label: "Actions", cell: (row) => h("div", { class: "row" }, this.#actions(row, again)) },
+        { label: "Actions", cell: (row) => side(this.#actions(row, again)) },
       ],
       none: empty("No schedules.", h("p", null, "A schedule sends a message to an agent at a time, or again and again.")),
       load: pagesOf("v1/kelpie/schedules", {}, PAGE),
@@ -70,12 +70,7 @@ export default class SchedulesScreen extends Screen {
     return [
       action(this, "Run now", async () => { await post(`${base}/run`); say("Fired the schedule"); await again(); }, { label: `Run now: ${name}` }),
       row.status !== "completed" && action(this, row.paused ? "Resume" : "Pause", async () => { await patch(base, { paused: !row.paused }); say(row.paused ? "Resumed the schedule" : "Paused the schedule"); await again(); }, { label: `${row.paused ? "Resume" : "Pause"} ${name}` }),
-      action(this, "Delete", async () => {
-        if (!(await confirm("Delete schedule", "This deletes the schedule with its history. It cannot be undone.", "Delete schedule", () => remove(base)))) return;
-        say("Deleted the schedule");
-        if (this.route.path[1] === row.id) location.hash = link(["schedules"]);
-        else await again();
-      }, { class: "danger", label: `Delete ${name}` }),
+      deleteButton(this, "schedule", "This deletes the schedule with its history.", base, () => (this.route.path[1] === row.id ? go(["schedules"]) : again()), { label: `Delete ${name}` }),
     ];
   }
 
@@ -97,8 +92,8 @@ export default class SchedulesScreen extends Screen {
       label: "Firings",
       signal: this.signal,
       columns: [
-        { label: "Due", cell: (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", h("span", { class: "tag" }, "by hand")]] },
-        { label: "State", cell: (each) => tag(each.status) },
+        { label: "Due", cell: (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", tag("by hand")]] },
+        { label: "State", cell: (each) => stateOf(each.status) },
         { label: "Attempts", class: "num", cell: (each) => count(each.attempts, "attempt") },
         { label: "Error", cell: (each) => words(String(each.error ?? "").slice(0, 300)) },
         { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : each.batch_id ? ["batch ", h("code", null, each.batch_id)] : "–") },
@@ -110,8 +105,8 @@ export default class SchedulesScreen extends Screen {
     this.windowTitle(row.name || "Schedule");
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, words(row.name || "Schedule")), h("div", { class: "row" }, action(this, "Edit", edit), this.#actions(row, again), h("a", { class: "button", href: link(["schedules"]) }, "All schedules"))),
-      card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", tag(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", h("code", null, row.id)]]), longText(textOf(row), { label: "Message" })),
+      head(words(row.name || "Schedule"), side(action(this, "Edit", edit), this.#actions(row, again), h("a", { class: "button", href: link(["schedules"]) }, "All schedules"))),
+      card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", stateOf(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", h("code", null, row.id)]]), longText(textOf(row), { label: "Message" })),
       card("History", table.node),
     );
     this.repeat(() => table.reload(), REFRESH_MS);
@@ -125,16 +120,14 @@ export default class SchedulesScreen extends Screen {
       columns: [
         { label: "Webhook", cell: (/** @type {any} */ row) => words(row.name) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "State", cell: (row) => tag(row.enabled ? "active" : "paused") },
+        { label: "State", cell: (row) => stateOf(row.enabled ? "active" : "paused") },
         { label: "Instructions", cell: (row) => words(String(row.instructions ?? "").slice(0, 160)) },
         { label: "Last used", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
         { label: "Actions", cell: (row) => {
           const base = `v1/agents/${row.agent_id}/hooks/${row.id}`;
-          return h("div", { class: "row" }, action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
+          return side(action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
             if (await confirm("New address", "The present address stops working at once.", "Make a new address", async () => showAddress(await post(`${base}/renew`)))) await table.reload();
-          }, { label: `New address of ${row.name}` }), action(this, "Delete", async () => {
-            if (await confirm("Delete webhook", "Its address stops working at once. It cannot be undone.", "Delete webhook", () => remove(base))) await table.reload();
-          }, { class: "danger", label: `Delete ${row.name}` }));
+          }, { label: `New address of ${row.name}` }), deleteButton(this, "webhook", "Its address stops working at once.", base, async () => { await table.reload(); }, { label: `Delete ${row.name}` }));
         } },
       ],
       none: empty("No webhooks.", h("p", null, "A webhook is an address: what another program posts to it wakes an agent.")),
@@ -174,24 +167,6 @@ function createSchedule(signal) {
   );
 }
 
-/**
- * A dialog that asks for an agent as well.
- * @param {string} title
- * @param {import("../core/dialog.js").Field[]} fields
- * @param {string} label
- * @param {(agentId: string, values: import("../core/dialog.js").Values) => Promise<any>} act
- * @param {AbortSignal} signal
- */
-function askWithAgent(title, fields, label, act, signal) {
-  /** @type {string | null} */
-  let agent = null;
-  const field = agentField(null, (found) => (agent = found?.id ?? null), signal, "Choose an agent");
-  return ask(title, fields, label, async (values) => {
-    if (!agent) throw new RangeError("Choose an agent from the list.");
-    return act(agent, values);
-  }, { intro: field });
-}
-
 /** @param {any} hook */
 function showAddress(hook) {
   openDialog("Address of the webhook", h("p", null, "It is shown this once. Whoever knows it can wake the agent."), h("code", { class: "secret" }, new URL(hook.path.replace(/^\//, ""), document.baseURI).href));
@@ -204,10 +179,10 @@ function textOf(row) {
 
 /** @param {any} row */
 function whenOf(row) {
-  return row.recurrence_rule ? [h("code", null, words(row.recurrence_rule)), " ", h("span", { class: "hint" }, row.timezone)] : `once, ${moment(row.scheduled_time)}`;
+  return row.recurrence_rule ? [h("code", null, words(row.recurrence_rule)), " ", hint(row.timezone)] : `once, ${moment(row.scheduled_time)}`;
 }
 
 /** @param {string} state */
-const tag = (state) => h("span", { class: `tag ${TONES[state] ?? ""}` }, state);
+const stateOf = (state) => tag(state, TONES[state]);
 
 customElements.define("kelpie-schedules", SchedulesScreen);

@@ -1,8 +1,9 @@
 // The exact prompt of one step, what came of it, and the difference to another step: `#/steps/<id>?with=<id>`.
 
 import { get } from "../core/api.js";
-import { freshId, h, replace, words } from "../core/dom.js";
+import { h, replace, words } from "../core/dom.js";
 import { cost, moment, tokens } from "../core/format.js";
+import { card, head, labelled, note, side } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { stateTag } from "../core/stop_reasons.js";
@@ -18,17 +19,16 @@ export default class StepScreen extends Screen {
     const said = transcript();
     said.rest();
     const place = h("div");
-    const pickId = freshId("with");
     const wanted = this.route.query.get("with") ?? "";
-    const pick = h("select", { id: pickId, on: { change: () => void this.attempt(() => this.#compare(place, prompt, pick.value)) } }, h("option", { value: "" }, "Choose a step"), others.filter((/** @type {any} */ each) => each.id !== id).map((/** @type {any} */ each) => h("option", { value: each.id, selected: each.id === wanted }, `${each.run_id === step.run_id ? "same run, " : ""}${moment(each.kelpie_created_at)}, ${tokens(each.prompt_tokens)}`)));
+    const pick = h("select", { on: { change: () => void this.attempt(() => this.#compare(place, prompt, pick.value)) } }, h("option", { value: "" }, "Choose a step"), others.filter((/** @type {any} */ each) => each.id !== id).map((/** @type {any} */ each) => h("option", { value: each.id, selected: each.id === wanted }, `${each.run_id === step.run_id ? "same run, " : ""}${moment(each.kelpie_created_at)}, ${tokens(each.prompt_tokens)}`)));
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Prompt of a step of ", words(agent.name)), h("div", { class: "row" }, h("a", { class: "button", href: link(["runs", step.run_id]) }, "Run"), h("a", { class: "button", href: link(run.conversation_id ? ["chat", step.agent_id, run.conversation_id] : ["chat", step.agent_id]) }, "Chat"))),
-      h("p", { class: "hint" }, stateTag(step.status), " ", words(step.model_handle), `, ${moment(prompt.created_at)}, ${tokens(step.prompt_tokens)} in, ${tokens(step.completion_tokens)} out, ${cost(step.kelpie_cost_usd)}`),
-      h("section", { class: "card" }, h("h2", null, "What came of it"), h("div", { class: "said" }, said)),
+      head(["Prompt of a step of ", words(agent.name)], side(h("a", { class: "button", href: link(["runs", step.run_id]) }, "Run"), h("a", { class: "button", href: link(run.conversation_id ? ["chat", step.agent_id, run.conversation_id] : ["chat", step.agent_id]) }, "Chat"))),
+      note(stateTag(step.status), " ", words(step.model_handle), `, ${moment(prompt.created_at)}, ${tokens(step.prompt_tokens)} in, ${tokens(step.completion_tokens)} out, ${cost(step.kelpie_cost_usd)}`),
+      card("What came of it", h("div", { class: "said" }, said)),
       promptView(prompt),
       prompt.why_not ? null : await compaction(prompt, run.conversation_id, prompt.created_at, this.signal),
-      h("section", { class: "card" }, h("h2", null, "Compare"), h("div", { class: "field" }, h("label", { for: pickId }, "With the prompt of another step of this agent"), pick)),
+      card("Compare", labelled("With the prompt of another step of this agent", pick)),
       place,
     );
     said.page(messages.filter((/** @type {any} */ each) => each.message_type !== "system_message"), { more: false });

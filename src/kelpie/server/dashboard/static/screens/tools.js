@@ -1,14 +1,14 @@
 // Tools and MCP: tools with their schemas, a form that runs them, servers and their state, permissions, and calls.
 // `#/tools`, `#/tools/tool/<id>`, `#/tools/servers`, `#/tools/permissions`, `#/tools/calls`.
 
-import { get, patch, post, put, remove } from "../core/api.js";
+import { get, patch, post, put } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
-import { ask, confirm } from "../core/dialog.js";
-import { freshId, h, replace, words } from "../core/dom.js";
+import { ask } from "../core/dialog.js";
+import { h, replace, words } from "../core/dom.js";
 import { bytes, count, duration, number } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, factList, pagesOf, parsedJson, tabs, tagList } from "../core/parts.js";
+import { action, agentLink, card, choice, deleteButton, factList, filters, head, hint, note, pagesOf, parsedJson, searchField, side, tabs, tag, tagList } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { pagedTable } from "../core/table.js";
@@ -27,7 +27,7 @@ export default class ToolsScreen extends Screen {
     const [, part = "list", id] = this.route.path;
     if (part === "tool" && id) return this.#tool(id);
     const place = h("div", { class: "screen" });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Tools and MCP")), tabs("Parts", ["tools"], PARTS, part), place);
+    replace(this, head("Tools and MCP"), tabs("Parts", ["tools"], PARTS, part), place);
     if (part === "servers") await this.#servers(place);
     else if (part === "permissions") await this.#permissions(place);
     else if (part === "calls") await this.#calls(place);
@@ -74,7 +74,7 @@ export default class ToolsScreen extends Screen {
     const run = async () => {
       const args = form.read();
       if (!own && !agent) throw new RangeError("This tool belongs to agents. Choose an agent that has it.");
-      replace(shown, h("p", { class: "hint" }, "Running …"));
+      replace(shown, note("Running …"));
       try {
         const told = agent ? await post(`v1/agents/${agent}/tools/${encodeURIComponent(tool.name)}/run`, { args }, { patienceMs: RUN_MS, signal: this.signal }) : await post("v1/tools/run", { source_code: tool.source_code, source_type: tool.source_type, args, name: tool.name, json_schema: tool.json_schema, pip_requirements: tool.pip_requirements, npm_requirements: tool.npm_requirements }, { patienceMs: RUN_MS, signal: this.signal });
         replace(shown, resultOf(told));
@@ -86,9 +86,9 @@ export default class ToolsScreen extends Screen {
     this.windowTitle(`Tool ${tool.name}`);
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Tool ", words(tool.name)), h("a", { class: "button", href: link(["tools"]) }, "All tools")),
+      head(["Tool ", words(tool.name)], h("a", { class: "button", href: link(["tools"]) }, "All tools")),
       h("div", { class: "split" },
-        card("Run", h("p", { class: "hint" }, own ? "Its code runs in the sandbox. With an agent, it runs with the agent's secrets and permissions." : "It runs for the agent that you choose, and can change its memory."), field, form.node, problem, h("div", { class: "row" }, action(problem, "Run tool", run, { class: "primary" })), shown),
+        card("Run", note(own ? "Its code runs in the sandbox. With an agent, it runs with the agent's secrets and permissions." : "It runs for the agent that you choose, and can change its memory."), field, form.node, problem, side(action(problem, "Run tool", run, { class: "primary" })), shown),
         card("About", factList([["Id", h("code", null, tool.id)], ["Kind", words(String(tool.tool_type ?? "").replaceAll("_", " "))], ["Approval", tool.default_requires_approval ? "asked for by default" : "not asked for by default"], ["Result", `at most ${count(tool.return_char_limit, "character")}`], ["Tags", tagList(tool.tags)], ["Packages", words([...(tool.pip_requirements ?? []), ...(tool.npm_requirements ?? [])].map((/** @type {any} */ each) => `${each.name}${each.version ? ` ${each.version}` : ""}`).join(", ") || "none")]]), longText(tool.description ?? "", { label: "Description", shown: 3000 }), h("a", { href: link(["tools", "calls"], { tool: tool.name }) }, "Its calls"))),
       card("Schema", longText(JSON.stringify(schema, null, 2), { label: "Schema", shown: 6000 })),
       tool.source_code && card("Source code", longText(tool.source_code, { label: "Source code" })),
@@ -123,7 +123,7 @@ export default class ToolsScreen extends Screen {
         await draw();
       }
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Connections are made when an agent needs them."), action(place, "Add MCP server", add)), list);
+    replace(place, h("div", { class: "head" }, note("Connections are made when an agent needs them."), action(place, "Add MCP server", add)), list);
     this.repeat(() => (document.querySelector("details[open]") ? null : draw()), REFRESH_MS);
     await draw();
   }
@@ -135,18 +135,16 @@ export default class ToolsScreen extends Screen {
     return h(
       "section",
       { class: "card" },
-      h("div", { class: "head" }, h("h2", null, words(server.server_name), " ", h("span", { class: `tag ${state[0]}` }, state[1])), h("div", { class: "row" }, action(place, "Refresh tools", async () => {
+      h("div", { class: "head" }, h("h2", null, words(server.server_name), " ", tag(state[1], state[0])), side(action(place, "Refresh tools", async () => {
         const told = await patch(`v1/mcp-servers/${server.id}/refresh`, undefined, { patienceMs: RUN_MS });
         say(`${server.server_name}: ${count(told.added.length, "tool")} added, ${number(told.updated.length)} changed, ${number(told.deleted.length)} removed`);
         await again();
-      }, { label: `Refresh tools of ${server.server_name}` }), action(place, "Delete", async () => {
-        if (await confirm("Delete MCP server", "Its tools are removed from all agents. It cannot be undone.", "Delete MCP server", () => remove(`v1/mcp-servers/${server.id}`))) await again();
-      }, { class: "danger", label: `Delete ${server.server_name}` }))),
+      }, { label: `Refresh tools of ${server.server_name}` }), deleteButton(place, "MCP server", "Its tools are removed from all agents.", `v1/mcp-servers/${server.id}`, again, { label: `Delete ${server.server_name}` }))),
       factList([["Kind", words(server.mcp_server_type)], ["Protocol", words(server.protocol_version ?? "not known yet")], ["Program", words(server.server_info ? `${server.server_info.name ?? ""} ${server.server_info.version ?? ""}` : "not known yet")], ["Calls", count(server.calls, "call")], ["Failures in a row", count(server.failures, "failure")], ...(server.last_error ? [/** @type {[string, import("../core/dom.js").Child]} */ (["Last error", words(String(server.last_error).slice(0, 500))])] : [])]),
       h("details", { on: { toggle: async (/** @type {Event} */ event) => {
         if (!(/** @type {HTMLDetailsElement} */ (event.target).open) || tools.firstChild) return;
         const found = await get(`v1/mcp-servers/${server.id}/tools`, {}, this.signal);
-        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["tools", "tool", each.id]) }, h("code", null, words(each.name))), " ", h("span", { class: "hint" }, words(String(each.description ?? "").split("\n")[0]?.slice(0, 160)))))) : h("p", { class: "hint" }, "It offers no tools."));
+        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["tools", "tool", each.id]) }, h("code", null, words(each.name))), " ", hint(words(String(each.description ?? "").split("\n")[0]?.slice(0, 160)))))) : note("It offers no tools."));
       } } }, h("summary", null, "Its tools"), tools),
     );
   }
@@ -170,7 +168,7 @@ export default class ToolsScreen extends Screen {
     };
     replace(
       place,
-      card("Policy for all agents", h("p", { class: "hint" }, "What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), longText(JSON.stringify(shown, null, 2), { label: "Policy" }), h("div", { class: "row" }, action(place, "Change the policy", edit))),
+      card("Policy for all agents", note("What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), longText(JSON.stringify(shown, null, 2), { label: "Policy" }), side(action(place, "Change the policy", edit))),
       card("Limits that the server sets", longText(JSON.stringify(policy.server, null, 2), { label: "Limits of the server" })),
       card("What an agent's tools may do", agentField(null, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
     );
@@ -187,7 +185,7 @@ export default class ToolsScreen extends Screen {
         { label: "When", cell: (/** @type {any} */ row) => time(row.created_at) },
         { label: "Tool", cell: (row) => h("code", null, words(row.tool)) },
         { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "Outcome", cell: (row) => [h("span", { class: `tag ${row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""}` }, row.outcome), " ", words(String(row.reason ?? "").slice(0, 200))] },
+        { label: "Outcome", cell: (row) => [tag(row.outcome, row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""), " ", words(String(row.reason ?? "").slice(0, 200))] },
         { label: "Took", class: "num", cell: (row) => duration(row.duration_ms) },
         { label: "CPU", class: "num", cell: (row) => duration(row.cpu_ms) },
         { label: "Memory", class: "num", cell: (row) => bytes(row.memory_peak_bytes) },
@@ -200,10 +198,7 @@ export default class ToolsScreen extends Screen {
       keep(chosen);
       void this.attempt(() => table.restart());
     };
-    const [toolId, outcomeId] = [freshId("tool"), freshId("outcome")];
-    const tool = h("input", { id: toolId, type: "search", value: chosen.tool, on: { change: () => { chosen.tool = tool.value.trim(); apply(); } } });
-    const outcome = h("select", { id: outcomeId, on: { change: () => { chosen.outcome = outcome.value; apply(); } } }, OUTCOMES.map(([value, label]) => h("option", { value, selected: value === chosen.outcome }, label)));
-    replace(place, h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: toolId }, "Tool"), tool), h("div", { class: "field" }, h("label", { for: outcomeId }, "Outcome"), outcome)), table.node);
+    replace(place, filters(searchField("Tool", chosen.tool, (tool) => { chosen.tool = tool; apply(); }), choice("Outcome", OUTCOMES, chosen.outcome, (outcome) => { chosen.outcome = outcome; apply(); })), table.node);
     this.repeat(() => table.reload(), REFRESH_MS);
     await table.reload();
   }
@@ -212,7 +207,7 @@ export default class ToolsScreen extends Screen {
 /** @param {any} each */
 function permission(each) {
   if (!each) return "–";
-  return each.permitted ? h("span", { class: "tag good" }, "permitted") : [h("span", { class: "tag bad" }, `refused by the ${each.refused_by}`), " ", words(each.reason)];
+  return each.permitted ? tag("permitted", "good") : [tag(`refused by the ${each.refused_by}`, "bad"), " ", words(each.reason)];
 }
 
 /** @param {any} told */
@@ -220,7 +215,7 @@ function resultOf(told) {
   const value = told.func_return ?? told.tool_return;
   /** @param {string} label @param {unknown} lines */
   const printed = (label, lines) => (Array.isArray(lines) && lines.join("").trim() ? [h("p", { class: "part-label" }, label), longText(lines.join("\n"), { label })] : null);
-  return [h("p", null, h("span", { class: `tag ${told.status === "success" ? "good" : "bad"}` }, told.status === "success" ? "done" : "failed")), longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { label: "Result" }), printed("Output", told.stdout), printed("Errors", told.stderr)];
+  return [h("p", null, tag(told.status === "success" ? "done" : "failed", told.status === "success" ? "good" : "bad")), longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { label: "Result" }), printed("Output", told.stdout), printed("Errors", told.stderr)];
 }
 
 customElements.define("kelpie-tools", ToolsScreen);

@@ -5,7 +5,7 @@ import { agentField } from "../core/agent_field.js";
 import { freshId, h, replace, words } from "../core/dom.js";
 import { bytes, count } from "../core/format.js";
 import { say } from "../core/notice.js";
-import { action, agentLink, card } from "../core/parts.js";
+import { action, agentLink, card, head, note, side } from "../core/parts.js";
 import { Screen } from "../core/screen.js";
 
 const UPLOAD_MS = 600_000;
@@ -14,7 +14,7 @@ export default class TransferScreen extends Screen {
   async show() {
     const id = this.route.query.get("agent");
     const agent = id ? await get(`v1/agents/${id}`, { include: "agent.tags" }, this.signal) : null;
-    replace(this, h("div", { class: "head" }, h("h1", null, "Import and export")), h("div", { class: "split" }, this.#import(), this.#export(agent)));
+    replace(this, head("Import and export"), h("div", { class: "split" }, this.#import(), this.#export(agent)));
   }
 
   #import() {
@@ -35,17 +35,17 @@ export default class TransferScreen extends Screen {
       if (name.control.value.trim()) form.append("name", name.control.value.trim());
       if (model.control.value.trim()) form.append("model", model.control.value.trim());
       form.append("file", chosen);
-      replace(shown, h("p", { class: "hint" }, `Reading ${bytes(chosen.size)} …`));
+      replace(shown, note(`Reading ${bytes(chosen.size)} …`));
       try {
         const told = await post("v1/agents/import", form, { patienceMs: UPLOAD_MS, signal: this.signal });
         say(`Imported ${count(told.agent_ids.length, "agent")}`);
-        replace(shown, h("p", null, "Imported: ", told.agent_ids.map((/** @type {string} */ each) => [agentLink(each, "agents"), " "])), (told.kelpie_notes ?? []).map((/** @type {string} */ note) => h("p", { class: "hint" }, words(note))));
+        replace(shown, h("p", null, "Imported: ", told.agent_ids.map((/** @type {string} */ each) => [agentLink(each, "agents"), " "])), (told.kelpie_notes ?? []).map((/** @type {string} */ each) => note(words(each))));
       } catch (error) {
         replace(shown);
         throw error;
       }
     };
-    return card("Import", h("div", { class: "form" }, file.node, name.node, model.node, strip.node, tools.node), problem, h("div", { class: "row" }, action(problem, "Import agent", run, { class: "primary" })), shown);
+    return card("Import", h("div", { class: "form" }, file.node, name.node, model.node, strip.node, tools.node), problem, side(action(problem, "Import agent", run, { class: "primary" })), shown);
   }
 
   /** @param {{id: string, name: string} | null} agent */
@@ -64,7 +64,7 @@ export default class TransferScreen extends Screen {
       URL.revokeObjectURL(place);
       say(`Exported ${chosen.name}, ${bytes(blob.size)}`);
     };
-    return card("Export", h("p", { class: "hint" }, "The file has the agent with its memory blocks, its tools and the messages of its default conversation. It never has secrets."), agentField(agent, (found) => (chosen = found), this.signal, "Choose an agent"), scrub.node, problem, h("div", { class: "row" }, action(problem, "Export agent", run, { class: "primary" })));
+    return card("Export", note("The file has the agent with its memory blocks, its tools and the messages of its default conversation. It never has secrets."), agentField(agent, (found) => (chosen = found), this.signal, "Choose an agent"), scrub.node, problem, side(action(problem, "Export agent", run, { class: "primary" })));
   }
 }
 

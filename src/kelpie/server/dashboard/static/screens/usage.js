@@ -2,12 +2,12 @@
 
 import { get, patch } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
-import { columns, partsBar } from "../core/chart.js";
+import { columns, meter, partsBar } from "../core/chart.js";
 import { ask } from "../core/dialog.js";
-import { freshId, h, replace, svg, words } from "../core/dom.js";
+import { h, replace, words } from "../core/dom.js";
 import { ago, cost, count, number, percent, tokens } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, pagesOf } from "../core/parts.js";
+import { action, agentLink, card, choice, filters, head, note, pagesOf, scrolledTable, side, tag } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { pagedTable } from "../core/table.js";
@@ -28,18 +28,14 @@ export default class UsageScreen extends Screen {
       void this.attempt(() => this.#sums(shown, chosen));
     };
     /** @param {"days" | "measure"} name @param {string} label @param {string[][]} options */
-    const choice = (name, label, options) => {
-      const id = freshId(name);
-      const select = h("select", { id, on: { change: () => { chosen[name] = select.value; apply(); } } }, options.map(([value, text]) => h("option", { value, selected: chosen[name] === value }, text)));
-      return h("div", { class: "field" }, h("label", { for: id }, label), select);
-    };
+    const field = (name, label, options) => choice(label, options, chosen[name], (value) => { chosen[name] = value; apply(); });
     const budgets = this.#budgets();
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Usage and cost")),
-      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, choice("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), choice("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
+      head("Usage and cost"),
+      filters(field("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), field("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
       shown,
-      card("Budgets", h("p", { class: "hint" }, "An agent whose budget is used up answers no messages until the period ends or the budget is raised."), h("div", { class: "row" }, action(this, "New budget", async () => this.#newBudget(() => budgets.restart()))), budgets.node),
+      card("Budgets", note("An agent whose budget is used up answers no messages until the period ends or the budget is raised."), side(action(this, "New budget", async () => this.#newBudget(() => budgets.restart()))), budgets.node),
     );
     this.onReturn(() => this.#sums(shown, chosen));
     await Promise.all([this.#sums(shown, chosen), budgets.reload()]);
@@ -79,9 +75,9 @@ export default class UsageScreen extends Screen {
         { label: "Agent", cell: (/** @type {any} */ row) => agentLink(row.agent_id, "agents", row.agent_name) },
         { label: "Spent", cell: (row) => [row.usd !== null && meter(row.spent_usd, row.usd, `${cost(row.spent_usd)} of ${cost(row.usd)}`), row.tokens !== null && meter(row.spent_tokens, row.tokens, `${number(row.spent_tokens)} of ${tokens(row.tokens)}`)] },
         { label: "Period", cell: (row) => (row.period === "total" ? "in all" : `each ${row.period}`) },
-        { label: "State", cell: (row) => (row.used_up ? h("span", { class: "tag bad" }, "used up") : h("span", { class: "tag good" }, "open")) },
+        { label: "State", cell: (row) => (row.used_up ? tag("used up", "bad") : tag("open", "good")) },
         { label: "New period", cell: (row) => (row.frees_at ? ago(row.frees_at) : "never") },
-        { label: "Actions", cell: (row) => h("div", { class: "row" }, action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
+        { label: "Actions", cell: (row) => side(action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
       ],
       none: empty("No agent has a budget."),
       load: pagesOf("v1/kelpie/budgets", {}, BUDGETS, "agent_id"),
@@ -97,23 +93,16 @@ export default class UsageScreen extends Screen {
   }
 }
 
-/** @param {string} label @param {string} value @param {string} note */
-function big(label, value, note) {
-  return h("section", { class: "card" }, h("h2", { class: "hint" }, label), h("p", { class: "big" }, value), h("p", { class: "hint" }, note));
+/** @param {string} label @param {string} value @param {string} about */
+function big(label, value, about) {
+  return h("section", { class: "card" }, h("h2", { class: "hint" }, label), h("p", { class: "big" }, value), note(about));
 }
 
 /** @param {string} label @param {string} first @param {any[]} rows @param {(row: any) => import("../core/dom.js").Child} name @param {any} total @param {boolean} money */
 function sumTable(label, first, rows, name, total, money) {
   const whole = (money ? total.usd : total.tokens) || 1;
   const body = rows.map((each) => h("tr", null, h("td", { "data-label": first }, name(each)), h("td", { class: "num", "data-label": "Cost" }, cost(each.usd)), h("td", { class: "num", "data-label": "Tokens" }, tokens(each.tokens)), h("td", { class: "num", "data-label": "Steps" }, count(each.steps, "step")), h("td", { class: "num", "data-label": "Share" }, percent((money ? each.usd : each.tokens) / whole))));
-  const head = [first, "Cost", "Tokens", "Steps", "Share"].map((each, place) => h("th", { scope: "col", class: place ? "num" : null }, each));
-  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "list" }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, head)), h("tbody", null, body)));
-}
-
-/** @param {number} spent @param {number} limit @param {string} text */
-function meter(spent, limit, text) {
-  const part = Math.min(spent / Math.max(limit, 1e-9), 1);
-  return h("div", null, h("span", null, text), svg("svg", { class: "meter", viewBox: "0 0 100 4", preserveAspectRatio: "none", role: "img", "aria-label": `${percent(part)} used` }, svg("rect", { class: "ground", x: 0, y: 0, width: 100, height: 4 }), svg("rect", { class: part >= 1 ? "hue-bad" : "hue-0", x: 0, y: 0, width: part * 100, height: 4 })));
+  return scrolledTable(label, [first, "Cost", "Tokens", "Steps", "Share"], body, 1);
 }
 
 /** @param {Date} date */

@@ -5,6 +5,7 @@ import { h, replace, visible, words } from "../../core/dom.js";
 import { clock, moment } from "../../core/format.js";
 import { longText } from "../../core/long_text.js";
 import { markdown } from "../../core/markdown.js";
+import { hint, note, side, tag } from "../../core/parts.js";
 import { link } from "../../core/router.js";
 
 const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
@@ -96,7 +97,7 @@ export class TextEntry extends Entry {
 
   /** Of a long text that still grows, only the end is drawn: the cost does not grow with it. */
   #drawEnd() {
-    if (!this.#plain.isConnected) replace(this.content, h("p", { class: "hint" }, "This message is long. Its beginning is shown again when it is complete."), this.#plain);
+    if (!this.#plain.isConnected) replace(this.content, note("This message is long. Its beginning is shown again when it is complete."), this.#plain);
     this.#plain.textContent = visible(this.#text.slice(-GROWING_CHARS));
   }
 
@@ -114,7 +115,7 @@ function picture(source) {
   if (source.type !== "url" && source.data && /^image\/(png|jpeg|gif|webp)$/.test(kind)) {
     return h("img", { src: `data:${kind};base64,${source.data}`, alt: "Image of this message", class: "md-image" });
   }
-  return h("p", { class: "hint" }, "Image: ", words(String(source.url ?? "not shown").slice(0, 300)));
+  return note("Image: ", words(String(source.url ?? "not shown").slice(0, 300)));
 }
 
 /** A tool call with its arguments and, later, its result. */
@@ -122,7 +123,7 @@ export class ToolEntry extends Entry {
   #arguments = "";
   #shown = h("div");
   #result = h("div");
-  #state = h("span", { class: "tag warn" }, "running");
+  #state = tag("running", "warn");
   #name = h("code");
   #asked = h("div", { class: "asked" });
   #details = h("details");
@@ -132,9 +133,9 @@ export class ToolEntry extends Entry {
   constructor(callId) {
     super("tool", "Tool call");
     this.callId = callId;
-    replace(this.#details, h("summary", null, h("span", { class: "hint" }, "Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("p", { class: "part-label" }, "Arguments"), this.#shown, h("p", { class: "part-label" }, "Result"), this.#result));
+    replace(this.#details, h("summary", null, hint("Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("p", { class: "part-label" }, "Arguments"), this.#shown, h("p", { class: "part-label" }, "Result"), this.#result));
     replace(this.body, this.#details, this.#asked);
-    replace(this.#result, h("p", { class: "hint" }, "Not there yet."));
+    replace(this.#result, note("Not there yet."));
   }
 
   /** @param {{name?: string | null, arguments?: string | null}} call @param {boolean} whole */
@@ -172,7 +173,7 @@ export class ToolEntry extends Entry {
         for (const each of this.#asked.querySelectorAll("button")) each.disabled = false;
       }
     };
-    replace(this.#asked, h("p", null, "May the agent call ", h("code", null, words(this.toolName)), " with these arguments?"), h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: () => void send(true) } }, "Approve"), h("button", { type: "button", class: "danger", on: { click: () => void send(false) } }, "Deny"), reason));
+    replace(this.#asked, h("p", null, "May the agent call ", h("code", null, words(this.toolName)), " with these arguments?"), side(h("button", { type: "button", class: "primary", on: { click: () => void send(true) } }, "Approve"), h("button", { type: "button", class: "danger", on: { click: () => void send(false) } }, "Deny"), reason));
   }
 
   /** The call waits no longer, and its result is not known here. */

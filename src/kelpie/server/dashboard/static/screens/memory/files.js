@@ -1,12 +1,12 @@
 // Folders and files of an agent.
 
-import { get, patch, post, remove } from "../../core/api.js";
+import { get, patch, post } from "../../core/api.js";
 import { ask, confirm } from "../../core/dialog.js";
 import { h, replace, words } from "../../core/dom.js";
 import { bytes, count } from "../../core/format.js";
 import { longText } from "../../core/long_text.js";
 import { empty, say } from "../../core/notice.js";
-import { action, card, pagesOf } from "../../core/parts.js";
+import { action, card, deleteButton, hint, note, pagesOf, side } from "../../core/parts.js";
 import { stateTag } from "../../core/stop_reasons.js";
 import { pagedTable } from "../../core/table.js";
 import { time } from "../../core/time.js";
@@ -63,9 +63,9 @@ async function showFolders(screen, agent, place, made) {
   made(shown);
   replace(
     place,
-    h("div", { class: "head" }, h("p", { class: "hint" }, "The agent can open and search the files of its folders."), action(place, "Attach folder", attach)),
+    h("div", { class: "head" }, note("The agent can open and search the files of its folders."), action(place, "Attach folder", attach)),
     attached.length ? shown.map((/** @type {any} */ each) => each.node) : empty("This agent has no folders.", h("p", null, "Attach a folder, then upload files to it.")),
-    opened.files.length > 0 && card("Open files", opened.files.map((/** @type {any} */ file) => h("details", null, h("summary", null, words(file.file_name), " ", h("span", { class: "hint" }, file.start_line ? `from line ${file.start_line}` : "")), longText(file.visible_content ?? "", { label: file.file_name }), h("div", { class: "row" }, action(place, "Close", async () => { await patch(`v1/agents/${agent.id}/files/${file.file_id}/close`); await again(); }))))),
+    opened.files.length > 0 && card("Open files", opened.files.map((/** @type {any} */ file) => h("details", null, h("summary", null, words(file.file_name), " ", hint(file.start_line ? `from line ${file.start_line}` : "")), longText(file.visible_content ?? "", { label: file.file_name }), side(action(place, "Close", async () => { await patch(`v1/agents/${agent.id}/files/${file.file_id}/close`); await again(); }))))),
   );
   await Promise.all(shown.map((/** @type {any} */ each) => each.reload()));
 }
@@ -81,9 +81,7 @@ function folderCard(screen, agent, place, folder, again) {
       { label: "Size", class: "num", cell: (row) => bytes(row.file_size) },
       { label: "Passages", class: "num", cell: (row) => count(row.total_chunks, "passage") },
       { label: "Added", cell: (row) => time(row.created_at) },
-      { label: "Actions", cell: (row) => h("div", { class: "row" }, action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), action(place, "Delete", async () => {
-        if (await confirm("Delete file", h("span", null, "This deletes ", words(row.file_name), " for all agents. It cannot be undone."), "Delete file", () => remove(`v1/folders/${folder.id}/${row.id}`))) await table.reload();
-      }, { class: "danger", label: `Delete ${row.file_name}` })) },
+      { label: "Actions", cell: (row) => side(action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), deleteButton(place, "file", ["This deletes ", words(row.file_name), " for all agents."], `v1/folders/${folder.id}/${row.id}`, async () => { await table.reload(); }, { label: `Delete ${row.file_name}` })) },
     ],
     load: pagesOf(`v1/folders/${folder.id}/files`, {}, PAGE),
   });
@@ -102,6 +100,6 @@ function folderCard(screen, agent, place, folder, again) {
     say(`Detached ${folder.name}`);
     await again();
   };
-  const node = card(["Folder ", words(folder.name)], folder.description && h("p", { class: "hint" }, words(folder.description)), h("div", { class: "row" }, action(place, "Upload file", upload), action(place, "Detach", detach)), table.node);
+  const node = card(["Folder ", words(folder.name)], folder.description && note(words(folder.description)), side(action(place, "Upload file", upload), action(place, "Detach", detach)), table.node);
   return { node, reload: table.reload };
 }

@@ -1,11 +1,11 @@
 // Passages: the archive of an agent, in which it searches.
 
-import { post, remove } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
+import { post } from "../../core/api.js";
+import { ask } from "../../core/dialog.js";
 import { h, replace } from "../../core/dom.js";
 import { longText } from "../../core/long_text.js";
 import { empty, say } from "../../core/notice.js";
-import { action, pagesOf, tagList } from "../../core/parts.js";
+import { action, deleteButton, listOfWords, pagesOf, tagList } from "../../core/parts.js";
 import { keep } from "../../core/router.js";
 import { pagedTable } from "../../core/table.js";
 import { time } from "../../core/time.js";
@@ -24,7 +24,7 @@ export async function passagesPart(screen, agent, place) {
         { name: "tags", label: "Tags", hint: "Separated by commas." },
       ],
       "Add passage",
-      (values) => post(base, { text: values.text, tags: String(values.tags).split(",").map((each) => each.trim()).filter(Boolean) }),
+      (values) => post(base, { text: values.text, tags: listOfWords(values.tags) }),
     );
     if (!made) return;
     say("Added a passage");
@@ -37,11 +37,7 @@ export async function passagesPart(screen, agent, place) {
       { label: "Text", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
       { label: "Tags", cell: (row) => tagList(row.tags) },
       { label: "Added", cell: (row) => time(row.created_at) },
-      { label: "Actions", cell: (row) => action(place, "Delete", async () => {
-        if (!(await confirm("Delete passage", "The agent will not find it again. It cannot be undone.", "Delete passage", () => remove(`${base}/${row.id}`)))) return;
-        say("Deleted the passage");
-        await table.reload();
-      }, { class: "danger" }) },
+      { label: "Actions", cell: (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }) },
     ],
     none: empty("No passages here.", h("p", null, "An agent stores passages with its tool archival_memory_insert; you can add some as well.")),
     load: (after, signal) => pagesOf(base, { ascending: false, search: contains }, PAGE)(after, signal),

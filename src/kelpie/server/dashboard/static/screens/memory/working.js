@@ -1,11 +1,11 @@
 // Working memory: values under keys, with versions and expiry.
 
-import { put, remove } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
+import { put } from "../../core/api.js";
+import { ask } from "../../core/dialog.js";
 import { h, replace, words } from "../../core/dom.js";
 import { number } from "../../core/format.js";
 import { empty, say } from "../../core/notice.js";
-import { action, pagesOf, parsedJson } from "../../core/parts.js";
+import { action, deleteButton, note, pagesOf, parsedJson, side } from "../../core/parts.js";
 import { pagedTable } from "../../core/table.js";
 import { time } from "../../core/time.js";
 
@@ -39,14 +39,12 @@ export async function workingPart(screen, agent, place) {
       { label: "Version", class: "num", cell: (row) => number(row.version) },
       { label: "Changed", cell: (row) => time(row.updated_at) },
       { label: "Expires", cell: (row) => (row.expires_at ? time(row.expires_at) : "never") },
-      { label: "Actions", cell: (row) => h("div", { class: "row" }, action(place, "Change", () => set(row), { label: `Change ${row.key}` }), action(place, "Delete", async () => {
-        if (await confirm("Delete entry", h("span", null, "This deletes ", words(row.key), ". It cannot be undone."), "Delete entry", () => remove(`${base}/${encodeURIComponent(row.key)}`, { query: { if_version: row.version } }))) await table.reload();
-      }, { class: "danger", label: `Delete ${row.key}` })) },
+      { label: "Actions", cell: (row) => side(action(place, "Change", () => set(row), { label: `Change ${row.key}` }), deleteButton(place, "entry", ["This deletes ", words(row.key), "."], `${base}/${encodeURIComponent(row.key)}`, async () => { await table.reload(); }, { label: `Delete ${row.key}`, query: { if_version: row.version } })) },
     ],
     none: empty("The working memory is empty.", h("p", null, "Tools and clients keep values here between turns: counters, lists, state of a task.")),
     load: pagesOf(base, {}, PAGE, "key"),
   });
-  replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Values under keys. They are not part of the prompt; tools read and write them."), action(place, "New entry", () => set())), table.node);
+  replace(place, h("div", { class: "head" }, note("Values under keys. They are not part of the prompt; tools read and write them."), action(place, "New entry", () => set())), table.node);
   screen.onReturn(() => table.reload());
   await table.reload();
 }

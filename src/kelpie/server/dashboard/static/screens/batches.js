@@ -1,0 +1,154 @@
+// Batches: many messages in one request. `#/batches`, and `#/batches/<id>` with the outcome of each item.
+
+import { get, post } from "../core/api.js";
+import { askWithAgent } from "../core/agent_field.js";
+import { meter } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
+import { h, replace, words } from "../core/dom.js";
+import { count, moment, number } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { empty, say } from "../core/notice.js";
+import { action, agentLink, card, choice, factList, filters, head, pagesOf, side } from "../core/parts.js";
+import { go, keep, link } from "../core/router.js";
+import { Screen } from "../core/screen.js";
+import { shortcut } from "../core/shortcuts.js";
+import { stateTag } from "../core/stop_reasons.js";
+import { pagedTable } from "../core/table.js";
+import { time } from "../core/time.js";
+
+const PAGE = 50;
+const ITEMS = 25;
+const SHOWN_CHARS = 300;
+const REFRESH_MS = 2500;
+const KINDS = [["", "All batches"], ["true", "Not ended"]];
+
+export default class BatchesScreen extends Screen {
+  async show() {
+    const id = this.route.path[1];
+    await (id ? this.#one(id) : this.#list());
+  }
+
+  async #list() {
+    const chosen = { active: this.route.query.get("active") ?? "" };
+    const table = pagedTable({
+      label: "Batches",
+      signal: this.signal,
+      link: (/** @type {any} */ row) => link(["batches", row.batch_id]),
+      columns: [
+        { label: "Started", cell: (row) => time(row.created_at) },
+        { label: "Agent", cell: agentsOf },
+        { label: "State", cell: stateOf },
+        { label: "Progress", cell: progressOf },
+        { label: "Outcome", cell: outcomeOf },
+        { label: "Order", cell: orderOf },
+        { label: "Ended", cell: (row) => (row.completed_at ? time(row.completed_at) : "not yet") },
+        { label: "Actions", cell: (row) => this.#cancel(row, async () => { await table.reload(); }) },
+      ],
+      none: empty("No batches here.", h("p", null, "A batch sends many messages in one request. Each gets an answer of its own.")),
+      load: (/** @type {string | null} */ after, signal) => pagesOf("v1/kelpie/batches", chosen, PAGE, "batch_id")(after, signal),
+    });
+    const create = async () => {
+      const made = await askBatch(this.signal);
+      if (made) go(["batches", made.batch_id]);
+    };
+    replace(
+      this,
+      head("Batches", action(this, ["New batch ", h("kbd", null, "n")], create, { class: "primary" })),
+      filters(choice("Show", KINDS, chosen.active, (active) => { chosen.active = active; keep(chosen); void this.attempt(() => table.restart()); })),
+      table.node,
+    );
+    shortcut("n", "New batch", () => void this.attempt(create), this.signal);
+    this.repeat(() => table.reload(), REFRESH_MS);
+    this.onReturn(() => table.reload());
+    await table.reload();
+  }
+
+  /** @param {string} id */
+  async #one(id) {
+    const path = `v1/kelpie/batches/${encodeURIComponent(id)}`;
+    const about = h("div");
+    const buttons = h("div");
+    const table = pagedTable({
+      label: "Items",
+      signal: this.signal,
+      columns: [
+        { label: "Item", cell: (/** @type {any} */ row) => number(row.index + 1) },
+        { label: "State", cell: (row) => stateTag(row.status) },
+        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
+        { label: "Message", cell: (row) => excerpt(row.input, `Message ${row.index + 1}`) },
+        { label: "Answer", cell: (row) => [row.error && h("p", { class: "failure-what" }, words(row.error)), row.output && excerpt(row.output, `Answer ${row.index + 1}`)] },
+        { label: "More", cell: (row) => side(row.run_id && h("a", { href: link(["runs", row.run_id]), "aria-label": `Run of item ${row.index + 1}` }, "Run"), row.conversation_id && h("a", { href: link(["chat", row.agent_id, row.conversation_id]), "aria-label": `Conversation of item ${row.index + 1}` }, "Conversation")) },
+      ],
+      load: async (/** @type {number | null} */ after, signal) => {
+        const rows = await get(`${path}/items`, { limit: ITEMS, after }, signal);
+        return { rows, next: rows.length === ITEMS ? rows[rows.length - 1].index : null };
+      },
+    });
+    let going = true;
+    const look = async () => {
+      const [row] = await Promise.all([get(path, { results: false }, this.signal), table.reload()]);
+      going = isActive(row);
+      replace(buttons, this.#cancel(row, look));
+      replace(about, factList([["Agent", agentsOf(row)], ["State", stateOf(row)], ["Progress", progressOf(row)], ["Outcome", outcomeOf(row)], ["Order", orderOf(row)], ["Started", moment(row.created_at)], ["Ended", row.completed_at ? moment(row.completed_at) : "not yet"], ["Tells", words(row.callback_url ?? "nobody")], ["Id", h("code", null, words(id))]]));
+    };
+    await look();
+    replace(this, head("Batch", buttons, h("a", { class: "button", href: link(["batches"]) }, "All batches")), card("About", about), card("Items", table.node));
+    this.repeat(() => (going ? look() : null), REFRESH_MS);
+    this.onReturn(look);
+  }
+
+  /** @param {any} row @param {() => Promise<void>} then */
+  #cancel(row, then) {
+    return isActive(row) && !row.cancel_requested && action(this, "Cancel", async () => {
+      if (!(await confirm("Cancel batch", "No further items are sent, and the running ones are cancelled. Answers that are stored stay.", "Cancel batch", () => post(`v1/kelpie/batches/${row.batch_id}/cancel`)))) return;
+      say("Cancelled the batch");
+      await then();
+    }, { class: "danger", label: `Cancel the batch of ${moment(row.created_at)}` });
+  }
+}
+
+/** @param {AbortSignal} signal */
+function askBatch(signal) {
+  return askWithAgent(
+    "New batch",
+    [
+      { name: "messages", label: "Messages", kind: "textarea", rows: 8, required: true, hint: "Each line is a message, at most 100." },
+      { name: "long", label: "Messages have several lines", kind: "checkbox", hint: "Then an empty line stands between two messages." },
+      { name: "parallel", label: "In parallel", kind: "checkbox", hint: "Up to 5 at once, each in a conversation of its own. Otherwise in order." },
+    ],
+    "Start batch",
+    async (agent, values) => {
+      const messages = String(values.messages).split(values.long ? /\n\s*\n/ : "\n").map((each) => each.trim()).filter(Boolean);
+      const made = await post(`v1/agents/${agent}/messages/batch?background=true`, { messages, parallel: values.parallel });
+      say(`Started a batch of ${count(messages.length, "message")}`);
+      return made;
+    },
+    signal,
+  );
+}
+
+/** @param {any} row */
+const isActive = (row) => row.status === "created" || row.status === "running";
+
+/** @param {any} row */
+const stateOf = (row) => (isActive(row) && row.cancel_requested ? stateTag("cancelling") : stateTag(row.status));
+
+/** @param {any} row */
+const agentsOf = (row) => (row.agent_id ? agentLink(row.agent_id) : "several agents");
+
+/** @param {any} row */
+const orderOf = (row) => (row.parallel ? "parallel" : "in order");
+
+/** @param {any} row */
+const progressOf = (row) => meter(row.completed + row.failed + row.cancelled, row.total, `${row.percentage} % of ${count(row.total, "item")}`, false);
+
+/** @param {any} row */
+function outcomeOf(row) {
+  const parts = ["completed", "failed", "cancelled"].filter((each) => row[each] > 0).map((each) => `${number(row[each])} ${each}`);
+  return parts.join(", ") || "none yet";
+}
+
+/** @param {string} text @param {string} label */
+const excerpt = (text, label) => (text.length > SHOWN_CHARS ? longText(text, { label, shown: SHOWN_CHARS }) : words(text));
+
+customElements.define("kelpie-batches", BatchesScreen);
