@@ -5,8 +5,7 @@ import { ask, confirm, openDialog } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { say } from "../core/notice.js";
-import { action, listOfWords } from "../core/parts.js";
-import { link } from "../core/router.js";
+import { action, linkTo, listOfWords } from "../core/parts.js";
 
 const MOST = 100; // in one request
 const PATIENCE_MS = 600_000;
@@ -80,6 +79,6 @@ async function createAgents(signal) {
 function showResults(verb, told, names) {
   say(`${verb} ${count(told.succeeded, "agent")}`);
   if (told.failed === 0) return;
-  const rows = told.results.map((/** @type {any} */ each) => h("li", null, h("span", { class: `tag ${each.error ? "bad" : "good"}` }, each.status), " ", each.id && !each.error && each.agent ? h("a", { href: link(["agents", each.id]) }, words(names[each.index])) : words(names[each.index]), each.error && [": ", words(each.error.message)]));
+  const rows = told.results.map((/** @type {any} */ each) => h("li", null, h("span", { class: `tag ${each.error ? "bad" : "good"}` }, each.status), " ", each.id && !each.error && each.agent ? linkTo(["agents", each.id], words(names[each.index])) : words(names[each.index]), each.error && [": ", words(each.error.message)]));
   openDialog(`${verb} ${told.succeeded} of ${count(told.total, "agent")}`, h("ul", { class: "plain" }, rows));
 }

@@ -4,8 +4,8 @@ import { ApiError, stream } from "../core/api.js";
 import { connection } from "../core/connection.js";
 import { h, replace, visible } from "../core/dom.js";
 import { clock, count, moment } from "../core/format.js";
-import { action, choice, filters, head, hint, searchField } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
+import { action, choice, filters, head, hint, linkTo, searchField } from "../core/parts.js";
+import { keep } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 
 const SHOWN_MAX = 1000;
@@ -23,7 +23,7 @@ export default class LogsScreen extends Screen {
   #total = h("span", { class: "hint" });
 
   show() {
-    const chosen = { level: this.route.query.get("level") ?? "debug", contains: this.route.query.get("contains") ?? "" };
+    const chosen = { level: this.route.query.get("level") ?? "debug", contains: this.asked("contains") };
     const apply = () => {
       keep(chosen);
       void this.attempt(() => this.#follow(chosen));
@@ -85,7 +85,7 @@ export default class LogsScreen extends Screen {
 
 /** @param {any} line */
 function lineOf(line) {
-  const facts = Object.entries(line).filter(([name]) => !HEAD.has(name)).map(([name, value]) => (name === "run_id" ? [" ", h("a", { href: link(["runs", String(value)]) }, `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
+  const facts = Object.entries(line).filter(([name]) => !HEAD.has(name)).map(([name, value]) => (name === "run_id" ? [" ", linkTo(["runs", String(value)], `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
   return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && hint(` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
 }
 
