@@ -44,7 +44,7 @@ def fork(
 
     It may open `open_files` (soft, hard) files.
     """
-    return call(_become, list(arguments), dict(env), streams, cwd or Path.cwd(), open_files)
+    return call(become, list(arguments), dict(env), streams, cwd or Path.cwd(), open_files)
 
 
 def call(function: Callable[..., None], *arguments: Any) -> BaseProcess:
@@ -54,7 +54,7 @@ def call(function: Callable[..., None], *arguments: Any) -> BaseProcess:
     return process
 
 
-def _become(
+def become(
     arguments: list[str],
     env: dict[str, str],
     streams: tuple[Path, Path, Path],

@@ -52,7 +52,7 @@ export function columns(values, { title, show }) {
   return h(
     "figure",
     { class: "chart" },
-    h("figcaption", null, title, ": ", show(sum), " in all, at most ", show(Math.max(...values.map((each) => each.value), 0))),
+    h("figcaption", null, title, ": ", show(sum), " in all, at most ", show(Math.max(...values.map((each) => each.value), 0)), " a day"),
     svg("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": `${title}, ${first} to ${last}`, class: "columns" }, shapes),
     h("div", { class: "axis" }, h("span", null, first), h("span", null, last)),
   );

@@ -2,7 +2,7 @@
 
 import { ApiError } from "./api.js";
 import { freshId, h, replace } from "./dom.js";
-import { failure } from "./notice.js";
+import { failure, say } from "./notice.js";
 
 /**
  * Opens a dialog; `content` closes it with `dialog.close(value)`. Resolves with that value, "" when it was dismissed.
@@ -104,6 +104,12 @@ export async function ask(title, fields, action, act, look = {}) {
 export async function confirm(title, text, action, act) {
   const done = await ask(title, [], action, async () => (await act(), true), { danger: true, intro: h("p", null, text) });
   return done === true;
+}
+
+/** Shows a secret this once. @param {string} title @param {string} secret @param {string} [warning] */
+export function shownOnce(title, secret, warning = "") {
+  const copy = h("button", { type: "button", on: { click: async () => { await navigator.clipboard.writeText(secret); say("Copied"); } } }, "Copy");
+  openDialog(title, h("p", null, `Copy it now: it is not shown again. ${warning}`), h("code", { class: "secret" }, secret), navigator.clipboard && h("div", { class: "row" }, copy));
 }
 
 /** @param {Field} field */

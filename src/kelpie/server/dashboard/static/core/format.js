@@ -92,6 +92,12 @@ export function between(from, to) {
   return start && end ? end.getTime() - start.getTime() : null;
 }
 
+/** The beginning of a text, with a sign that something is missing. @param {unknown} text @param {number} chars */
+export function shortened(text, chars) {
+  const all = String(text ?? "");
+  return all.length > chars ? `${all.slice(0, chars).trimEnd()}…` : all;
+}
+
 /** The end of a long id, enough to tell it from its neighbours. @param {string | null | undefined} id */
 export function shortId(id) {
   if (!id) return NONE;

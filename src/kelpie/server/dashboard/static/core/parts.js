@@ -9,6 +9,8 @@ import { link } from "./router.js";
 
 /** @typedef {import("./dom.js").Child} Child */
 
+const PAGE = 50; // rows of a list
+
 /**
  * A button whose failure is shown at the top of `place`, with its remedy. It cannot be pressed twice at once.
  * @param {Element} place
@@ -55,6 +57,15 @@ export function head(title, ...beside) {
   return h("div", { class: "head" }, h("h1", null, title), beside.length > 0 && side(...beside));
 }
 
+/** A link to a place of the dashboard. @param {string[]} path @param {Child} label @param {import("./dom.js").Props} [more] */
+export const linkTo = (path, label, more = {}) => h("a", { href: link(path), ...more }, label);
+
+/** @param {Child} label @param {() => unknown} click @param {string} [look] a class */
+export const button = (label, click, look) => h("button", { type: "button", class: look, on: { click } }, label);
+
+/** A name or an id, as programs write it. @param {unknown} text */
+export const code = (text) => h("code", null, words(text));
+
 /** Things side by side. @param {...Child} content */
 export const side = (...content) => h("div", { class: "row" }, content);
 
@@ -70,11 +81,12 @@ export const tag = (content, tone = "") => h("span", { class: `tag ${tone}` }, c
 /** @param {...Child} fields */
 export const filters = (...fields) => h("div", { class: "filters", role: "group", "aria-label": "Filters" }, fields);
 
-/** A control with its label. @param {string} label @param {HTMLElement} control @param {string} [look] a class */
-export function labelled(label, control, look = "") {
+/** A control with its label. @param {string} label @param {HTMLElement} control @param {string} [look] a class @param {string} [about] a hint */
+export function labelled(label, control, look = "", about = "") {
   control.id ||= freshId("field");
   const name = h("label", { for: control.id }, label);
-  return h("div", { class: `field ${look}` }, look === "inline" ? [control, name] : [name, control]);
+  if (about) control.setAttribute("aria-describedby", `${control.id}-hint`);
+  return h("div", { class: `field ${look}` }, look === "inline" ? [control, name] : [name, control], about && h("small", { id: `${control.id}-hint`, class: "hint" }, about));
 }
 
 /**
@@ -108,12 +120,6 @@ export function searchField(label, chosen, changed, placeholder, look) {
   return labelled(label, input, look);
 }
 
-/** A table that scrolls by itself. @param {string} label @param {Child[]} heads @param {Child} rows @param {number} [numbers] the first column that is set to the right */
-export function scrolledTable(label, heads, rows, numbers = heads.length) {
-  const top = heads.map((each, place) => h("th", { scope: "col", class: place >= numbers ? "num" : null }, each));
-  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "list" }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, top)), h("tbody", null, rows)));
-}
-
 /** @param {Child} title @param {...Child} content */
 export function card(title, ...content) {
   return h("section", { class: "card" }, h("h2", null, title), ...content);
@@ -143,30 +149,14 @@ export function tagList(all) {
 /**
  * One page of a list whose cursor is the id of its last row, for `pagedTable`.
  * @param {string} path
- * @param {import("./api.js").Query} query
- * @param {number} limit
- * @param {string} [key] the field that is the cursor
- * @param {string} [cursor] the name of the parameter
+ * @param {import("./api.js").Query | (() => import("./api.js").Query)} [query]
+ * @param {{limit?: number, key?: string, cursor?: string}} [more] `key` is the field that is the cursor, `cursor` the parameter
  * @returns {(after: string | null, signal: AbortSignal) => Promise<{rows: any[], next: string | null}>}
  */
-export function pagesOf(path, query, limit, key = "id", cursor = "after") {
+export function pagesOf(path, query = {}, { limit = PAGE, key = "id", cursor = "after" } = {}) {
   return async (after, signal) => {
-    const rows = await get(path, { ...query, limit, [cursor]: after }, signal);
+    const rows = await get(path, { ...(typeof query === "function" ? query() : query), limit, [cursor]: after }, signal);
     return { rows, next: rows.length === limit ? String(rows[rows.length - 1][key]) : null };
-  };
-}
-
-/**
- * One page of a list that is counted by an offset.
- * @param {string} path
- * @param {import("./api.js").Query} query
- * @param {number} limit
- * @returns {(offset: number | null, signal: AbortSignal) => Promise<{rows: any[], next: number | null}>}
- */
-export function offsetsOf(path, query, limit) {
-  return async (offset, signal) => {
-    const rows = await get(path, { ...query, limit, offset: offset ?? 0 }, signal);
-    return { rows, next: rows.length === limit ? (offset ?? 0) + limit : null };
   };
 }
 

@@ -13,7 +13,7 @@ export class KelpieTime extends HTMLElement {
   /** @param {string | null} when */
   set when(when) {
     this.#when = when;
-    if (this.isConnected) this.#draw();
+    this.#draw();
   }
 
   connectedCallback() {

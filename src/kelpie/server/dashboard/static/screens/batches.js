@@ -1,14 +1,13 @@
 // Batches: many messages in one request. `#/batches`, and `#/batches/<id>` with the outcome of each item.
 
-import { get, post } from "../core/api.js";
+import { post } from "../core/api.js";
 import { askWithAgent } from "../core/agent_field.js";
 import { meter } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { count, moment, number } from "../core/format.js";
-import { longText } from "../core/long_text.js";
+import { count, moment, number, shortened } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, factList, filters, head, pagesOf, side } from "../core/parts.js";
+import { action, agentLink, card, choice, code, factList, filters, head, linkTo, pagesOf, side } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { shortcut } from "../core/shortcuts.js";
@@ -16,9 +15,8 @@ import { stateTag } from "../core/stop_reasons.js";
 import { pagedTable } from "../core/table.js";
 import { time } from "../core/time.js";
 
-const PAGE = 50;
 const ITEMS = 25;
-const SHOWN_CHARS = 300;
+const SHOWN_CHARS = 200;
 const REFRESH_MS = 2500;
 const KINDS = [["", "All batches"], ["true", "Not ended"]];
 
@@ -29,23 +27,22 @@ export default class BatchesScreen extends Screen {
   }
 
   async #list() {
-    const chosen = { active: this.route.query.get("active") ?? "" };
-    const table = pagedTable({
+    const chosen = { active: this.asked("active") };
+    const table = pagedTable(this, {
       label: "Batches",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["batches", row.batch_id]),
+      link: (row) => link(["batches", row.batch_id]),
       columns: [
-        { label: "Started", cell: (row) => time(row.created_at) },
-        { label: "Agent", cell: agentsOf },
-        { label: "State", cell: stateOf },
-        { label: "Progress", cell: progressOf },
-        { label: "Outcome", cell: outcomeOf },
-        { label: "Order", cell: orderOf },
-        { label: "Ended", cell: (row) => (row.completed_at ? time(row.completed_at) : "not yet") },
-        { label: "Actions", cell: (row) => this.#cancel(row, async () => { await table.reload(); }) },
+        ["Started", (row) => time(row.created_at), "short"],
+        ["Agent", agentsOf],
+        ["State", stateOf, "short"],
+        ["Progress", progressOf],
+        ["Outcome", outcomeOf],
+        ["Order", orderOf],
+        ["Ended", (row) => (row.completed_at ? time(row.completed_at) : "not yet")],
+        ["Actions", (row) => this.#cancel(row, async () => { await table.reload(); }), "actions"],
       ],
-      none: empty("No batches here.", h("p", null, "A batch sends many messages in one request. Each gets an answer of its own.")),
-      load: (/** @type {string | null} */ after, signal) => pagesOf("v1/kelpie/batches", chosen, PAGE, "batch_id")(after, signal),
+      none: empty("No batches here.", "A batch sends many messages in one request. Each gets an answer of its own."),
+      load: pagesOf("v1/kelpie/batches", chosen, { key: "batch_id" }),
     });
     const create = async () => {
       const made = await askBatch(this.signal);
@@ -59,7 +56,6 @@ export default class BatchesScreen extends Screen {
     );
     shortcut("n", "New batch", () => void this.attempt(create), this.signal);
     this.repeat(() => table.reload(), REFRESH_MS);
-    this.onReturn(() => table.reload());
     await table.reload();
   }
 
@@ -68,31 +64,27 @@ export default class BatchesScreen extends Screen {
     const path = `v1/kelpie/batches/${encodeURIComponent(id)}`;
     const about = h("div");
     const buttons = h("div");
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Items",
-      signal: this.signal,
       columns: [
-        { label: "Item", cell: (/** @type {any} */ row) => number(row.index + 1) },
-        { label: "State", cell: (row) => stateTag(row.status) },
-        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "Message", cell: (row) => excerpt(row.input, `Message ${row.index + 1}`) },
-        { label: "Answer", cell: (row) => [row.error && h("p", { class: "failure-what" }, words(row.error)), row.output && excerpt(row.output, `Answer ${row.index + 1}`)] },
-        { label: "More", cell: (row) => side(row.run_id && h("a", { href: link(["runs", row.run_id]), "aria-label": `Run of item ${row.index + 1}` }, "Run"), row.conversation_id && h("a", { href: link(["chat", row.agent_id, row.conversation_id]), "aria-label": `Conversation of item ${row.index + 1}` }, "Conversation")) },
+        ["Item", (row) => number(row.index + 1), "short"],
+        ["State", (row) => stateTag(row.status), "short"],
+        ["Agent", (row) => agentLink(row.agent_id)],
+        ["Message", (row) => excerpt(row.input), "text"],
+        ["Answer", (row) => [row.error && h("span", { class: "failure-what" }, excerpt(row.error), " "), excerpt(row.output)], "text"],
+        ["More", (row) => side(row.run_id && linkTo(["runs", row.run_id], "Run", { "aria-label": `Run of item ${row.index + 1}` }), row.conversation_id && linkTo(["chat", row.agent_id, row.conversation_id], "Conversation", { "aria-label": `Conversation of item ${row.index + 1}` }))],
       ],
-      load: async (/** @type {number | null} */ after, signal) => {
-        const rows = await get(`${path}/items`, { limit: ITEMS, after }, signal);
-        return { rows, next: rows.length === ITEMS ? rows[rows.length - 1].index : null };
-      },
+      load: pagesOf(`${path}/items`, {}, { limit: ITEMS, key: "index" }),
     });
     let going = true;
     const look = async () => {
-      const [row] = await Promise.all([get(path, { results: false }, this.signal), table.reload()]);
+      const [row] = await Promise.all([this.get(path, { results: false }), table.reload()]);
       going = isActive(row);
       replace(buttons, this.#cancel(row, look));
-      replace(about, factList([["Agent", agentsOf(row)], ["State", stateOf(row)], ["Progress", progressOf(row)], ["Outcome", outcomeOf(row)], ["Order", orderOf(row)], ["Started", moment(row.created_at)], ["Ended", row.completed_at ? moment(row.completed_at) : "not yet"], ["Tells", words(row.callback_url ?? "nobody")], ["Id", h("code", null, words(id))]]));
+      replace(about, factList([["Agent", agentsOf(row)], ["State", stateOf(row)], ["Progress", progressOf(row)], ["Outcome", outcomeOf(row)], ["Order", orderOf(row)], ["Started", moment(row.created_at)], ["Ended", row.completed_at ? moment(row.completed_at) : "not yet"], ["Callback", words(row.callback_url ?? "none")], ["Id", code(id)]]));
     };
     await look();
-    replace(this, head("Batch", buttons, h("a", { class: "button", href: link(["batches"]) }, "All batches")), card("About", about), card("Items", table.node));
+    replace(this, head("Batch", buttons, linkTo(["batches"], "All batches", { class: "button" })), card("About", about), card("Items", table.node));
     this.repeat(() => (going ? look() : null), REFRESH_MS);
     this.onReturn(look);
   }
@@ -148,7 +140,7 @@ function outcomeOf(row) {
   return parts.join(", ") || "none yet";
 }
 
-/** @param {string} text @param {string} label */
-const excerpt = (text, label) => (text.length > SHOWN_CHARS ? longText(text, { label, shown: SHOWN_CHARS }) : words(text));
+/** The beginning of a text; its run has the whole. @param {string | null} text */
+const excerpt = (text) => words(shortened(text, SHOWN_CHARS));
 
 customElements.define("kelpie-batches", BatchesScreen);

@@ -1,12 +1,11 @@
 // The inbox: everything that waits for a person, across all agents. Each thing is answered where it stands.
 
-import { ApiError, get, patch, post, sendTurn } from "../core/api.js";
+import { ApiError, patch, post, sendTurn } from "../core/api.js";
 import { h, replace, words } from "../core/dom.js";
-import { ago, cost, count, moment, number, tokens } from "../core/format.js";
+import { ago, cost, count, moment, number, shortened, tokens } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { empty, failure, say } from "../core/notice.js";
-import { action, agentLink, head, hint, note, tag } from "../core/parts.js";
-import { link } from "../core/router.js";
+import { action, agentLink, code, head, hint, linkTo, note, tag } from "../core/parts.js";
 import { Screen } from "../core/screen.js";
 import { askBudget } from "./budget_form.js";
 import { schemaForm } from "./tools/schema_form.js";
@@ -22,7 +21,7 @@ export default class InboxScreen extends Screen {
   #list = h("div", { class: "screen" });
   #total = h("span", { class: "hint", "aria-live": "polite" });
   #problems = h("div", { class: "screen" });
-  #none = empty("Nothing waits for you.", h("p", null, "Approvals, questions, used-up budgets and schedules that were given up appear here."));
+  #none = empty("Nothing waits for you.", "Approvals, questions, used-up budgets and schedules that were given up appear here.");
 
   async show() {
     replace(this, head("Inbox", this.#total), this.#problems, this.#list, this.#none);
@@ -57,7 +56,7 @@ export default class InboxScreen extends Screen {
 
   /** @returns {Promise<Item[]>} */
   async #approvals() {
-    const found = await get("v1/kelpie/approvals", { limit: SHOWN }, this.signal);
+    const found = await this.get("v1/kelpie/approvals", { limit: SHOWN });
     return found.flatMap((/** @type {any} */ request) =>
       request.tool_calls.filter((/** @type {any} */ call) => call.waits_for).map((/** @type {any} */ call) => ({ key: call.tool_call_id, at: request.requested_at, node: () => this.#approval(request, call) })),
     );
@@ -69,7 +68,7 @@ export default class InboxScreen extends Screen {
     const problem = h("div");
     /** @param {boolean} approve */
     const answer = async (approve) => {
-      const waiting = (await get(`v1/agents/${request.agent_id}/approvals`, { limit: SHOWN }, this.signal)).filter((/** @type {any} */ each) => each.message_id === request.message_id).flatMap((/** @type {any} */ each) => each.tool_calls.filter((/** @type {any} */ one) => one.waits_for === "approval"));
+      const waiting = (await this.get(`v1/agents/${request.agent_id}/approvals`, { limit: SHOWN })).filter((/** @type {any} */ each) => each.message_id === request.message_id).flatMap((/** @type {any} */ each) => each.tool_calls.filter((/** @type {any} */ one) => one.waits_for === "approval"));
       const approval = { type: "approval", tool_call_id: call.tool_call_id, approve, ...(reason.value.trim() && !approve ? { reason: reason.value.trim() } : {}) };
       const messages = [{ type: "approval", approvals: [approval], ...(waiting.length > 1 ? { partial: true } : {}) }];
       await begin(request.conversation_id === "default" ? `v1/agents/${request.agent_id}/messages/stream` : `v1/conversations/${request.conversation_id}/messages`, { messages }, this.signal);
@@ -80,17 +79,17 @@ export default class InboxScreen extends Screen {
     const forPerson = call.waits_for === "approval";
     return this.#item(
       forPerson ? "Approval" : "Waits for a client",
-      [agentLink(request.agent_id, "chat", request.agent_name), " wants to call ", h("code", null, words(call.name))],
+      [agentLink(request.agent_id, "chat", request.agent_name), " wants to call ", code(call.name)],
       request.requested_at,
       longText(pretty(call.arguments), { label: `Arguments of ${call.name}, ${call.tool_call_id}`, shown: 3000 }),
       problem,
-      h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : hint("The program that declared this tool must answer."), h("a", { href: link(place) }, "Open the conversation")),
+      h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : hint("The program that declared this tool must answer."), linkTo(place, "Open the conversation")),
     );
   }
 
   /** @returns {Promise<Item[]>} */
   async #questions() {
-    const found = await get("v1/kelpie/mcp-tasks", { limit: SHOWN }, this.signal);
+    const found = await this.get("v1/kelpie/mcp-tasks", { limit: SHOWN });
     return found.filter((/** @type {any} */ task) => task.questions.length > 0 && ["input_required", "working"].includes(task.status)).map((/** @type {any} */ task) => ({ key: `${task.id} ${task.questions.map((/** @type {any} */ each) => each.key).join(" ")}`, at: task.updated_at, node: () => this.#question(task) }));
   }
 
@@ -107,9 +106,9 @@ export default class InboxScreen extends Screen {
     };
     return this.#item(
       "Question",
-      [h("code", null, words(task.tool_name)), " asks on behalf of ", agentLink(task.agent_id)],
+      [code(task.tool_name), " asks on behalf of ", agentLink(task.agent_id)],
       task.updated_at,
-      forms.map((/** @type {any} */ one) => [h("p", null, words(one.each.message)), one.each.url && note("It wants you to open ", h("code", null, words(one.each.url)), " yourself. Check the address first."), one.form.node]),
+      forms.map((/** @type {any} */ one) => [h("p", null, words(one.each.message)), one.each.url && note("It wants you to open ", code(one.each.url), " yourself. Check the address first."), one.form.node]),
       problem,
       h("div", { class: "row asked" }, action(problem, "Send answer", () => answer(true), { class: "primary" }), action(problem, "Decline", () => answer(false), { class: "danger" }), action(problem, "Cancel the task", async () => { await post(`v1/kelpie/mcp-tasks/${task.id}/cancel`); await this.#load(); })),
     );
@@ -117,7 +116,7 @@ export default class InboxScreen extends Screen {
 
   /** @returns {Promise<Item[]>} */
   async #budgets() {
-    const found = await get("v1/kelpie/budgets", { limit: 500 }, this.signal);
+    const found = await this.get("v1/kelpie/budgets", { limit: 500 });
     return found.filter((/** @type {any} */ each) => each.used_up).map((/** @type {any} */ each) => ({ key: `budget ${each.agent_id}`, at: "", node: () => this.#budget(each) }));
   }
 
@@ -127,7 +126,7 @@ export default class InboxScreen extends Screen {
     const limits = [budget.usd !== null && `${cost(budget.spent_usd)} of ${cost(budget.usd)}`, budget.tokens !== null && `${number(budget.spent_tokens)} of ${tokens(budget.tokens)}`].filter(Boolean).join(", ");
     return this.#item(
       "Budget used up",
-      [agentLink(budget.agent_id, "chat", budget.agent_name), ` has spent ${limits}${budget.period === "total" ? "" : ` of this ${budget.period}`}. It answers no messages.`],
+      [agentLink(budget.agent_id, "chat", budget.agent_name), ` has used up its budget${budget.period === "total" ? "" : ` of this ${budget.period}`}: ${limits}. It answers no messages.`],
       null,
       problem,
       h("div", { class: "row asked" }, action(problem, "Change the budget", async () => { if (await askBudget(budget.agent_id, budget.agent_name, budget)) await this.#load(); }, { class: "primary", label: `Change the budget of ${budget.agent_name}` }), action(problem, "Remove the budget", async () => { await patch(`v1/agents/${budget.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${budget.agent_name}`); await this.#load(); }, { label: `Remove the budget of ${budget.agent_name}` }), hint(budget.frees_at ? `A new period begins ${ago(budget.frees_at)} (${moment(budget.frees_at)}).` : "It has no period: it stays used up.")),
@@ -136,7 +135,7 @@ export default class InboxScreen extends Screen {
 
   /** @returns {Promise<Item[]>} */
   async #firings() {
-    const found = await get("v1/kelpie/firings", { status: "dead", limit: SHOWN }, this.signal);
+    const found = await this.get("v1/kelpie/firings", { status: "dead", limit: SHOWN });
     return found.map((/** @type {any} */ each) => ({ key: `firing ${each.id}`, at: each.updated_at, node: () => this.#firing(each) }));
   }
 
@@ -145,10 +144,10 @@ export default class InboxScreen extends Screen {
     const problem = h("div");
     return this.#item(
       "Schedule given up",
-      ["A schedule of ", agentLink(firing.agent_id), ` failed ${count(firing.attempts, "time")}: `, words(String(firing.error ?? "unknown reason").slice(0, 500))],
+      ["A schedule of ", agentLink(firing.agent_id), ` failed ${count(firing.attempts, "time")}: `, words(shortened(firing.error ?? "unknown reason", 500))],
       firing.updated_at,
       problem,
-      h("div", { class: "row asked" }, action(problem, "Try again", async () => { await post(`v1/kelpie/firings/${firing.id}/requeue`); say("The schedule is tried again"); await this.#load(); }, { class: "primary" }), h("a", { href: link(["schedules", firing.schedule_id]) }, "Open the schedule")),
+      h("div", { class: "row asked" }, action(problem, "Try again", async () => { await post(`v1/kelpie/firings/${firing.id}/requeue`); say("The schedule is tried again"); await this.#load(); }, { class: "primary" }), linkTo(["schedules", firing.schedule_id], "Open the schedule")),
     );
   }
 

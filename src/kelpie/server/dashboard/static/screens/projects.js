@@ -1,19 +1,18 @@
 // Projects: named collections of agents. `#/projects`, and `#/projects/<id>` with the agents of one.
 
-import { ApiError, get, patch, post, remove } from "../core/api.js";
+import { ApiError, patch, post, remove } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { ask } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { count, shortened } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
-import { action, card, factList, filters, head, listOfWords, note, pagesOf, searchField, side, tag } from "../core/parts.js";
+import { action, card, code, factList, filters, head, linkTo, listOfWords, note, pagesOf, searchField, side, tag } from "../core/parts.js";
 import { go, keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { shortcut } from "../core/shortcuts.js";
 import { pagedTable } from "../core/table.js";
 import { time } from "../core/time.js";
 
-const PAGE = 50;
 const DELETE_MS = 600_000;
 
 export default class ProjectsScreen extends Screen {
@@ -23,20 +22,19 @@ export default class ProjectsScreen extends Screen {
   }
 
   async #list() {
-    const chosen = { owner: this.route.query.get("owner") ?? "", tag: this.route.query.get("tag") ?? "" };
-    const table = pagedTable({
+    const chosen = { owner: this.asked("owner"), tag: this.asked("tag") };
+    const table = pagedTable(this, {
       label: "Projects",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["projects", row.id]),
+      link: (row) => link(["projects", row.id]),
       columns: [
-        { label: "Name", cell: (row) => words(row.name) },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
-        { label: "Tags", cell: (row) => tagLinks(row.tags.slice(0, 8)) },
-        { label: "Owner", cell: (row) => words(row.owner) },
-        { label: "Changed", cell: (row) => time(row.updated_at) },
+        ["Name", (row) => words(row.name)],
+        ["Description", (row) => words(shortened(row.description, 300)), "text"],
+        ["Tags", (row) => tagLinks(row.tags.slice(0, 8))],
+        ["Owner", (row) => words(row.owner)],
+        ["Changed", (row) => time(row.updated_at), "short"],
       ],
-      none: empty("No projects here.", h("p", null, "A project is a named collection of agents. Create one, or change the filters.")),
-      load: (/** @type {string | null} */ after, signal) => pagesOf("v1/projects", chosen, PAGE)(after, signal),
+      none: empty("No projects here.", "A project is a named collection of agents. Create one, or change the filters."),
+      load: pagesOf("v1/projects", chosen),
     });
     /** @param {"owner" | "tag"} name @returns {(text: string) => void} */
     const filter = (name) => (text) => {
@@ -55,14 +53,13 @@ export default class ProjectsScreen extends Screen {
       table.node,
     );
     shortcut("n", "New project", () => void this.attempt(create), this.signal);
-    this.onReturn(() => table.reload());
     await table.reload();
   }
 
   /** @param {string} id */
   async #one(id) {
     const path = `v1/projects/${encodeURIComponent(id)}`;
-    const project = await get(path, {}, this.signal);
+    const project = await this.get(path);
     const again = () => this.#one(id);
     this.windowTitle(project.name);
     const edit = async () => {
@@ -79,25 +76,24 @@ export default class ProjectsScreen extends Screen {
       await again();
     };
     const place = h("div", { class: "screen" });
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Agents",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["agents", row.id]),
+      link: (row) => link(["agents", row.id]),
       columns: [
-        { label: "Name", cell: (row) => words(row.name) },
-        { label: "Model", cell: (row) => words(row.model ?? "") },
-        { label: "Description", cell: (row) => words(String(row.description ?? "").slice(0, 200)) },
-        { label: "Home", cell: (row) => (row.project_id === id ? tag("home project") : "no") },
-        { label: "Actions", cell: (row) => side(h("a", { class: "button", href: link(["chat", row.id]), "aria-label": `Chat with ${row.name}` }, "Chat"), action(place, "Remove", async () => { await remove(`${path}/agents/${row.id}`); say(`Removed ${row.name} from the project`); await again(); }, { label: `Remove ${row.name}` })) },
+        ["Name", (row) => words(row.name)],
+        ["Model", (row) => words(row.model ?? "")],
+        ["Description", (row) => words(shortened(row.description, 300)), "text"],
+        ["Home", (row) => (row.project_id === id ? tag("home project") : "no")],
+        ["Actions", (row) => side(linkTo(["chat", row.id], "Chat", { "aria-label": `Chat with ${row.name}` }), action(place, "Remove", async () => { await remove(`${path}/agents/${row.id}`); say(`Removed ${row.name} from the project`); await again(); }, { label: `Remove ${row.name}` })), "actions"],
       ],
       none: empty("No agents are in this project."),
-      load: pagesOf(`${path}/agents`, {}, PAGE),
+      load: pagesOf(`${path}/agents`),
     });
-    replace(place, side(field, action(place, "Add agent", add)), table.node);
+    replace(place, h("div", { class: "filters" }, field, action(place, "Add agent", add)), table.node);
     replace(
       this,
-      head(words(project.name), action(this, "Edit", edit), action(this, "Delete", () => this.#delete(path, project), { class: "danger" }), h("a", { class: "button", href: link(["projects"]) }, "All projects")),
-      card("About", project.description && h("p", { class: "plain-text" }, words(project.description)), factList([["Owner", h("a", { href: link(["projects"], { owner: project.owner }) }, words(project.owner))], ["Tags", project.tags.length ? tagLinks(project.tags) : "none"], ["Agents", count(project.agent_count, "agent")], ["Created", time(project.created_at)], ["Changed", time(project.updated_at)], ["Id", h("code", null, words(project.id))]])),
+      head(words(project.name), action(this, "Edit", edit), action(this, "Delete", () => this.#delete(path, project), { class: "danger" }), linkTo(["projects"], "All projects", { class: "button" })),
+      card("About", project.description && h("p", { class: "plain-text" }, words(project.description)), factList([["Owner", h("a", { href: link(["projects"], { owner: project.owner }) }, words(project.owner))], ["Tags", project.tags.length ? tagLinks(project.tags) : "none"], ["Agents", count(project.agent_count, "agent")], ["Created", time(project.created_at)], ["Changed", time(project.updated_at)], ["Id", code(project.id)]])),
       card("Agents", note("An agent can be in several projects. An agent that is removed stays on the server."), place),
     );
     await table.reload();

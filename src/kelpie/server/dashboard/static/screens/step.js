@@ -1,10 +1,9 @@
 // The exact prompt of one step, what came of it, and the difference to another step: `#/steps/<id>?with=<id>`.
 
-import { get } from "../core/api.js";
 import { h, replace, words } from "../core/dom.js";
 import { cost, moment, tokens } from "../core/format.js";
-import { card, head, labelled, note, side } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
+import { card, head, labelled, linkTo, note, side } from "../core/parts.js";
+import { keep } from "../core/router.js";
 import { Screen } from "../core/screen.js";
 import { stateTag } from "../core/stop_reasons.js";
 import { transcript } from "./chat/transcript.js";
@@ -13,17 +12,17 @@ import { comparison, compaction, promptView } from "./prompt/view.js";
 export default class StepScreen extends Screen {
   async show() {
     const id = this.route.path[1] ?? "";
-    const [prompt, step, messages] = await Promise.all([get(`v1/kelpie/steps/${id}/prompt`, {}, this.signal), get(`v1/steps/${id}`, {}, this.signal), get(`v1/steps/${id}/messages`, { limit: 100 }, this.signal)]);
-    const [agent, others, run] = await Promise.all([get(`v1/agents/${step.agent_id}`, { include: "agent.tags" }, this.signal), get("v1/steps/", { agent_id: step.agent_id, limit: 50, order: "desc" }, this.signal), get(`v1/runs/${step.run_id}`, {}, this.signal)]);
+    const [prompt, step, messages] = await Promise.all([this.get(`v1/kelpie/steps/${id}/prompt`), this.get(`v1/steps/${id}`), this.get(`v1/steps/${id}/messages`, { limit: 100 })]);
+    const [agent, others, run] = await Promise.all([this.agent(step.agent_id), this.get("v1/steps/", { agent_id: step.agent_id, limit: 50, order: "desc" }), this.get(`v1/runs/${step.run_id}`)]);
     this.windowTitle(`Prompt of a step of ${agent.name}`);
     const said = transcript();
     said.rest();
     const place = h("div");
-    const wanted = this.route.query.get("with") ?? "";
+    const wanted = this.asked("with");
     const pick = h("select", { on: { change: () => void this.attempt(() => this.#compare(place, prompt, pick.value)) } }, h("option", { value: "" }, "Choose a step"), others.filter((/** @type {any} */ each) => each.id !== id).map((/** @type {any} */ each) => h("option", { value: each.id, selected: each.id === wanted }, `${each.run_id === step.run_id ? "same run, " : ""}${moment(each.kelpie_created_at)}, ${tokens(each.prompt_tokens)}`)));
     replace(
       this,
-      head(["Prompt of a step of ", words(agent.name)], side(h("a", { class: "button", href: link(["runs", step.run_id]) }, "Run"), h("a", { class: "button", href: link(run.conversation_id ? ["chat", step.agent_id, run.conversation_id] : ["chat", step.agent_id]) }, "Chat"))),
+      head(["Prompt of a step of ", words(agent.name)], side(linkTo(["runs", step.run_id], "Run", { class: "button" }), linkTo(run.conversation_id ? ["chat", step.agent_id, run.conversation_id] : ["chat", step.agent_id], "Chat", { class: "button" }))),
       note(stateTag(step.status), " ", words(step.model_handle), `, ${moment(prompt.created_at)}, ${tokens(step.prompt_tokens)} in, ${tokens(step.completion_tokens)} out, ${cost(step.kelpie_cost_usd)}`),
       card("What came of it", h("div", { class: "said" }, said)),
       promptView(prompt),
@@ -43,7 +42,7 @@ export default class StepScreen extends Screen {
       replace(place);
       return;
     }
-    const found = await get(`v1/kelpie/steps/${other}/prompt`, {}, this.signal);
+    const found = await this.get(`v1/kelpie/steps/${other}/prompt`);
     const [before, after] = found.created_at <= prompt.created_at ? [found, prompt] : [prompt, found];
     replace(place, comparison(before, after, `From the step of ${moment(before.created_at)} to that of ${moment(after.created_at)}`));
   }

@@ -1,27 +1,26 @@
 // Usage and cost per day, model and agent; and budgets.
 
-import { get, patch } from "../core/api.js";
+import { patch } from "../core/api.js";
 import { agentField } from "../core/agent_field.js";
 import { columns, meter, partsBar } from "../core/chart.js";
 import { ask } from "../core/dialog.js";
 import { h, replace, words } from "../core/dom.js";
 import { ago, cost, count, number, percent, tokens } from "../core/format.js";
 import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, filters, head, note, pagesOf, scrolledTable, side, tag } from "../core/parts.js";
+import { action, agentLink, card, choice, filters, head, note, pagesOf, side, tag } from "../core/parts.js";
 import { keep, link } from "../core/router.js";
 import { Screen } from "../core/screen.js";
-import { pagedTable } from "../core/table.js";
+import { pagedTable, scrolledTable } from "../core/table.js";
 import { askBudget } from "./budget_form.js";
 
 const SHOWN = 50;
-const BUDGETS = 50;
 const PERIODS = [["7", "Last 7 days"], ["30", "Last 30 days"], ["90", "Last 90 days"], ["365", "Last 365 days"]];
 const DAY_MS = 86_400_000;
 
 export default class UsageScreen extends Screen {
   async show() {
-    const chosen = { days: this.route.query.get("days") ?? "30", agent: this.route.query.get("agent") ?? "", measure: this.route.query.get("measure") ?? "usd" };
-    const agent = chosen.agent ? await get(`v1/agents/${chosen.agent}`, { include: "agent.tags" }, this.signal) : null;
+    const chosen = { days: this.route.query.get("days") ?? "30", agent: this.asked("agent"), measure: this.route.query.get("measure") ?? "usd" };
+    const agent = chosen.agent ? await this.agent(chosen.agent) : null;
     const shown = h("div", { class: "screen" });
     const apply = () => {
       keep(chosen);
@@ -44,10 +43,10 @@ export default class UsageScreen extends Screen {
   /** @param {Element} place @param {{days: string, agent: string, measure: string}} chosen */
   async #sums(place, chosen) {
     const query = { days: chosen.days, agent_id: chosen.agent, utc_offset_minutes: -new Date().getTimezoneOffset() };
-    const [days, models, agents] = await Promise.all([get("v1/kelpie/spending", { ...query, by: "day" }, this.signal), get("v1/kelpie/spending", { ...query, by: "model", limit: SHOWN }, this.signal), get("v1/kelpie/spending", { ...query, by: "agent", limit: SHOWN }, this.signal)]);
+    const [days, models, agents] = await Promise.all([this.get("v1/kelpie/spending", { ...query, by: "day" }), this.get("v1/kelpie/spending", { ...query, by: "model", limit: SHOWN }), this.get("v1/kelpie/spending", { ...query, by: "agent", limit: SHOWN })]);
     const total = days.reduce((/** @type {any} */ sum, /** @type {any} */ each) => ({ usd: sum.usd + each.usd, tokens: sum.tokens + each.tokens, steps: sum.steps + each.steps, unpriced_calls: sum.unpriced_calls + each.unpriced_calls }), { usd: 0, tokens: 0, steps: 0, unpriced_calls: 0 });
     if (days.length === 0) {
-      replace(place, empty("Nothing was used in this period.", h("p", null, "Every step of an agent is counted here, with its tokens and its cost.")));
+      replace(place, empty("Nothing was used in this period.", "Every step of an agent is counted here, with its tokens and its cost."));
       return;
     }
     const money = chosen.measure !== "tokens";
@@ -68,26 +67,25 @@ export default class UsageScreen extends Screen {
   }
 
   #budgets() {
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Budgets",
-      signal: this.signal,
       columns: [
-        { label: "Agent", cell: (/** @type {any} */ row) => agentLink(row.agent_id, "agents", row.agent_name) },
-        { label: "Spent", cell: (row) => [row.usd !== null && meter(row.spent_usd, row.usd, `${cost(row.spent_usd)} of ${cost(row.usd)}`), row.tokens !== null && meter(row.spent_tokens, row.tokens, `${number(row.spent_tokens)} of ${tokens(row.tokens)}`)] },
-        { label: "Period", cell: (row) => (row.period === "total" ? "in all" : `each ${row.period}`) },
-        { label: "State", cell: (row) => (row.used_up ? tag("used up", "bad") : tag("open", "good")) },
-        { label: "New period", cell: (row) => (row.frees_at ? ago(row.frees_at) : "never") },
-        { label: "Actions", cell: (row) => side(action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
+        ["Agent", (row) => agentLink(row.agent_id, "agents", row.agent_name)],
+        ["Spent", (row) => [row.usd !== null && meter(row.spent_usd, row.usd, `${cost(row.spent_usd)} of ${cost(row.usd)}`), row.tokens !== null && meter(row.spent_tokens, row.tokens, `${number(row.spent_tokens)} of ${tokens(row.tokens)}`)]],
+        ["Period", (row) => (row.period === "total" ? "in all" : `each ${row.period}`)],
+        ["State", (row) => (row.used_up ? tag("used up", "bad") : tag("open", "good"))],
+        ["New period", (row) => (row.frees_at ? ago(row.frees_at) : "never")],
+        ["Actions", (row) => side(action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })), "actions"],
       ],
       none: empty("No agent has a budget."),
-      load: pagesOf("v1/kelpie/budgets", {}, BUDGETS, "agent_id"),
+      load: pagesOf("v1/kelpie/budgets", {}, { key: "agent_id" }),
     });
     return table;
   }
 
   /** @param {() => Promise<void>} again */
   async #newBudget(again) {
-    const newest = await get("v1/agents/", { limit: 200, include: "agent.tags" }, this.signal);
+    const newest = await this.get("v1/agents/", { limit: 200, include: "agent.tags" });
     const chosen = await ask("New budget", [{ name: "agent", label: "Agent", kind: "select", options: newest.map((/** @type {any} */ each) => ({ value: each.id, label: each.name })), hint: "The 200 newest agents. Others: `kelpie agents budget`." }], "Continue", async (values) => newest.find((/** @type {any} */ each) => each.id === values.agent) ?? null);
     if (chosen && (await askBudget(chosen.id, chosen.name, chosen.kelpie_budget ?? null))) await again();
   }
@@ -101,8 +99,13 @@ function big(label, value, about) {
 /** @param {string} label @param {string} first @param {any[]} rows @param {(row: any) => import("../core/dom.js").Child} name @param {any} total @param {boolean} money */
 function sumTable(label, first, rows, name, total, money) {
   const whole = (money ? total.usd : total.tokens) || 1;
-  const body = rows.map((each) => h("tr", null, h("td", { "data-label": first }, name(each)), h("td", { class: "num", "data-label": "Cost" }, cost(each.usd)), h("td", { class: "num", "data-label": "Tokens" }, tokens(each.tokens)), h("td", { class: "num", "data-label": "Steps" }, count(each.steps, "step")), h("td", { class: "num", "data-label": "Share" }, percent((money ? each.usd : each.tokens) / whole))));
-  return scrolledTable(label, [first, "Cost", "Tokens", "Steps", "Share"], body, 1);
+  return scrolledTable(label, [
+    [first, name],
+    ["Cost", (each) => cost(each.usd), "num"],
+    ["Tokens", (each) => tokens(each.tokens), "num"],
+    ["Steps", (each) => count(each.steps, "step"), "num"],
+    ["Share", (each) => percent((money ? each.usd : each.tokens) / whole), "num"],
+  ], rows);
 }
 
 /** @param {Date} date */

@@ -5,8 +5,7 @@ import { h, replace, visible, words } from "../../core/dom.js";
 import { clock, moment } from "../../core/format.js";
 import { longText } from "../../core/long_text.js";
 import { markdown } from "../../core/markdown.js";
-import { hint, note, side, tag } from "../../core/parts.js";
-import { link } from "../../core/router.js";
+import { button, code, hint, linkTo, note, side, tag } from "../../core/parts.js";
 
 const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
 const GROWING_CHARS = 4000;
@@ -38,8 +37,8 @@ export class Entry {
       replace(
         this.foot,
         h("time", { datetime: message.date, title: moment(message.date) }, clock(message.date)),
-        this.kind === "assistant" && message.step_id && h("a", { href: link(["steps", message.step_id]) }, "Why this answer?"),
-        this.kind !== "user" && message.run_id && h("a", { href: link(["runs", message.run_id]) }, "Run"),
+        this.kind === "assistant" && message.step_id && linkTo(["steps", message.step_id], "Why this answer?"),
+        this.kind !== "user" && message.run_id && linkTo(["runs", message.run_id], "Run"),
       );
     }
   }
@@ -173,7 +172,7 @@ export class ToolEntry extends Entry {
         for (const each of this.#asked.querySelectorAll("button")) each.disabled = false;
       }
     };
-    replace(this.#asked, h("p", null, "May the agent call ", h("code", null, words(this.toolName)), " with these arguments?"), side(h("button", { type: "button", class: "primary", on: { click: () => void send(true) } }, "Approve"), h("button", { type: "button", class: "danger", on: { click: () => void send(false) } }, "Deny"), reason));
+    replace(this.#asked, h("p", null, "May the agent call ", code(this.toolName), " with these arguments?"), side(button("Approve", () => void send(true), "primary"), button("Deny", () => void send(false), "danger"), reason));
   }
 
   /** The call waits no longer, and its result is not known here. */

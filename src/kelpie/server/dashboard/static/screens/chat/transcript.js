@@ -4,7 +4,7 @@
 import { element, h, replace } from "../../core/dom.js";
 import { cost, count, duration, tokens } from "../../core/format.js";
 import { failure } from "../../core/notice.js";
-import { link } from "../../core/router.js";
+import { linkTo } from "../../core/parts.js";
 import { reasonText } from "../../core/stop_reasons.js";
 import { Entry, TextEntry, ToolEntry } from "./entries.js";
 
@@ -199,7 +199,7 @@ export class Transcript extends HTMLElement {
   #usage(usage) {
     const facts = [tokens(usage.total_tokens), cost(usage.kelpie_cost_usd), count(usage.step_count, "step")];
     if (this.startedAt) facts.push(duration(performance.now() - this.startedAt));
-    this.note("usage", h("p", { class: "hint usage" }, `${facts.join(", ")}. `, this.runId && h("a", { href: link(["runs", this.runId]) }, "Show the run")));
+    this.note("usage", h("p", { class: "hint usage" }, `${facts.join(", ")}. `, this.runId && linkTo(["runs", this.runId], "Show the run")));
   }
 
   startedAt = 0;

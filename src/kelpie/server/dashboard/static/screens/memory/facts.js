@@ -4,7 +4,7 @@ import { get } from "../../core/api.js";
 import { h, replace, words } from "../../core/dom.js";
 import { count, day, percent } from "../../core/format.js";
 import { empty } from "../../core/notice.js";
-import { deleteButton, filters, labelled, note, offsetsOf, tag } from "../../core/parts.js";
+import { deleteButton, filters, labelled, note, tag } from "../../core/parts.js";
 import { keep } from "../../core/router.js";
 import { pagedTable } from "../../core/table.js";
 import { time } from "../../core/time.js";
@@ -14,24 +14,26 @@ const PAGE = 50;
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function factsPart(screen, agent, place) {
   const base = `v1/agents/${agent.id}/facts`;
-  const status = await get(`${base}/status`, {}, screen.signal);
-  const chosen = { entity: screen.route.query.get("entity") ?? "", at: screen.route.query.get("at") ?? "", current: screen.route.query.get("current") ?? "" };
-  const table = pagedTable({
+  const status = await screen.get(`${base}/status`);
+  const chosen = { entity: screen.asked("entity"), at: screen.asked("at"), current: screen.asked("current") };
+  const table = pagedTable(screen, {
     label: "Facts",
-    signal: screen.signal,
     columns: [
-      { label: "Fact", cell: (/** @type {any} */ row) => words(row.statement || `${row.subject} ${row.attribute} ${row.value}`) },
-      { label: "About", cell: (row) => words(row.subject) },
-      { label: "State", cell: (row) => (row.current ? tag("true now", "good") : tag(row.superseded_by ? "replaced" : "past")) },
-      { label: "True from", cell: (row) => day(row.valid_from) },
-      { label: "Until", cell: (row) => (row.valid_until ? day(row.valid_until) : "now") },
-      { label: "Learned", cell: (row) => time(row.recorded_at) },
-      { label: "Confidence", class: "num", cell: (row) => percent(row.confidence) },
-      { label: "Seen", class: "num", cell: (row) => count(row.seen, "time") },
-      { label: "Actions", cell: (row) => deleteButton(place, "fact", ["This deletes “", words(row.statement), "”."], `${base}/${row.id}`, async () => { await table.reload(); }) },
+      ["Fact", (row) => words(row.statement || `${row.subject} ${row.attribute} ${row.value}`), "text"],
+      ["About", (row) => words(row.subject)],
+      ["State", (row) => (row.current ? tag("true now", "good") : tag(row.superseded_by ? "replaced" : "past")), "short"],
+      ["True from", (row) => day(row.valid_from), "short"],
+      ["Until", (row) => (row.valid_until ? day(row.valid_until) : "now"), "short"],
+      ["Learned", (row) => time(row.recorded_at), "short"],
+      ["Confidence", (row) => percent(row.confidence), "num"],
+      ["Seen", (row) => count(row.seen, "time"), "num"],
+      ["Actions", (row) => deleteButton(place, "fact", ["This deletes “", words(row.statement), "”."], `${base}/${row.id}`, async () => { await table.reload(); }), "actions"],
     ],
     none: empty("No facts here.", h("p", null, status.active ? "The agent learns facts from its conversations after a while." : "The agent learns no facts yet. Enable it with the field kelpie_facts of the agent; docs/facts.md says how.")),
-    load: (offset, signal) => offsetsOf(base, { entity: chosen.entity, at: chosen.at ? new Date(chosen.at).toISOString() : null, current: chosen.current || null }, PAGE)(offset, signal),
+    load: async (offset, signal) => {
+      const rows = await get(base, { entity: chosen.entity, at: chosen.at ? new Date(chosen.at).toISOString() : null, current: chosen.current, limit: PAGE, offset }, signal);
+      return { rows, next: rows.length === PAGE ? (offset ?? 0) + PAGE : null };
+    },
   });
   const apply = () => {
     keep(chosen);

@@ -10,12 +10,10 @@ import { keep } from "../../core/router.js";
 import { pagedTable } from "../../core/table.js";
 import { time } from "../../core/time.js";
 
-const PAGE = 30;
-
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function passagesPart(screen, agent, place) {
   const base = `v1/agents/${agent.id}/archival-memory`;
-  let contains = screen.route.query.get("contains") ?? "";
+  let contains = screen.asked("contains");
   const add = async () => {
     const made = await ask(
       "New passage",
@@ -30,17 +28,16 @@ export async function passagesPart(screen, agent, place) {
     say("Added a passage");
     await table.restart();
   };
-  const table = pagedTable({
+  const table = pagedTable(screen, {
     label: "Passages",
-    signal: screen.signal,
     columns: [
-      { label: "Text", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
-      { label: "Tags", cell: (row) => tagList(row.tags) },
-      { label: "Added", cell: (row) => time(row.created_at) },
-      { label: "Actions", cell: (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }) },
+      ["Text", (row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }), "wide"],
+      ["Tags", (row) => tagList(row.tags)],
+      ["Added", (row) => time(row.created_at), "short"],
+      ["Actions", (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }), "actions"],
     ],
-    none: empty("No passages here.", h("p", null, "An agent stores passages with its tool archival_memory_insert; you can add some as well.")),
-    load: (after, signal) => pagesOf(base, { ascending: false, search: contains }, PAGE)(after, signal),
+    none: empty("No passages here.", "An agent stores passages with its tool archival_memory_insert; you can add some as well."),
+    load: pagesOf(base, () => ({ ascending: false, search: contains })),
   });
   const search = h("input", { type: "search", value: contains, placeholder: "Only passages that contain", "aria-label": "Only passages that contain", on: { change: () => {
     contains = search.value.trim();

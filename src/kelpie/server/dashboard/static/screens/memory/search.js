@@ -19,7 +19,7 @@ const MODES = [["hybrid", "Words and meaning"], ["fts", "Words only"], ["vector"
 
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function searchPart(screen, agent, place) {
-  const asked = { query: screen.route.query.get("query") ?? "", mode: screen.route.query.get("mode") ?? "hybrid" };
+  const asked = { query: screen.asked("query"), mode: screen.route.query.get("mode") ?? "hybrid" };
   const query = h("input", { type: "search", value: asked.query, required: true });
   const found = h("div", { class: "screen", "aria-live": "polite" });
   let latest = 0;
@@ -41,7 +41,7 @@ export async function searchPart(screen, agent, place) {
     found,
   );
   if (asked.query) await search();
-  else replace(found, empty("Search as the agent does.", h("p", null, "Each match says why it was found: the same words, a similar meaning, a date, or a neighbour that matched.")));
+  else replace(found, empty("Search as the agent does.", "Each match says why it was found: the same words, a similar meaning, a date, or a neighbour that matched."));
 }
 
 /** @param {Match[]} matches @param {string} lacking */

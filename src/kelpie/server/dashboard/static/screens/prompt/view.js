@@ -5,7 +5,7 @@ import { get } from "../../core/api.js";
 import { partsBar } from "../../core/chart.js";
 import { diffView } from "../../core/diff.js";
 import { h, replace, visible, words } from "../../core/dom.js";
-import { count, moment, number, tokens } from "../../core/format.js";
+import { count, moment, number, shortened, tokens } from "../../core/format.js";
 import { longText } from "../../core/long_text.js";
 import { card, hint, note, tag } from "../../core/parts.js";
 
@@ -81,7 +81,7 @@ export async function compaction(prompt, conversation, until, signal) {
   return card("Compaction",
     figures && h("p", null, `The last compaction went from ${tokens(figures.context_tokens_before)} to ${tokens(figures.context_tokens_after)}, and from ${count(figures.messages_count_before, "message")} to ${number(figures.messages_count_after)}.`),
     note(`${count(removed.length, "message")} of the last ${number(found.length)} are no longer in the prompt. The agent can still find them by searching.`),
-    h("ul", { class: "plain removed" }, removed.slice(-100).map((/** @type {any} */ each) => h("li", null, tag(each.message_type.replace("_message", "").replace("_", " ")), " ", hint(moment(each.date)), " ", words(textOf(each).slice(0, 200))))),
+    h("ul", { class: "plain removed" }, removed.slice(-100).map((/** @type {any} */ each) => h("li", null, tag(each.message_type.replace("_message", "").replace("_", " ")), " ", hint(moment(each.date)), " ", words(shortened(textOf(each), 200))))),
   );
 }
 
