@@ -33,6 +33,7 @@ from kelpie.sim.scenarios.records.agent_records import HOUSEHOLDS
 from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
+from kelpie.sim.scenarios.records.dashboard_sessions import DASHBOARD_SESSIONS
 from kelpie.sim.scenarios.records.own_providers import OWN_PROVIDERS
 from kelpie.sim.scenarios.records.projects import PROJECTS
 from kelpie.sim.scenarios.records.secrets import SECRETS
@@ -47,7 +48,7 @@ from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
 from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
 from kelpie.sim.scenarios.tools.web_tools import WEB
-from kelpie.sim.scenarios.triggers.schedules import SCHEDULES, TWO_SCHEDULERS
+from kelpie.sim.scenarios.triggers.schedules import SCHEDULED_BATCHES, SCHEDULES, TWO_SCHEDULERS
 from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
@@ -115,6 +116,7 @@ SCENARIOS: dict[str, Scenario] = {
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,
+        DASHBOARD_SESSIONS,
         SECRETS,
         OWN_PROVIDERS,
         DOUBTS,
@@ -136,6 +138,7 @@ SCENARIOS: dict[str, Scenario] = {
         BATCHES,
         SCHEDULES,
         TWO_SCHEDULERS,
+        SCHEDULED_BATCHES,
         BACKGROUND,
         CLIENT_HISTORIES,
         WINDOWS,
