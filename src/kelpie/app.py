@@ -4,6 +4,8 @@ The adapters of a real machine are made in `local`; the simulation and tests giv
 parts of a server.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,6 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor
-from kelpie.agent.inbox.background_runs import BATCHES_READ
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.live.live_agents import LiveAgents
@@ -35,7 +36,6 @@ from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.multi_agent.messaging_tools import MessagingTools
 from kelpie.agent.multi_agent.running_chats import RunningChats
-from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
@@ -62,7 +62,7 @@ from kelpie.mcp.oauth.authorization import OAuthTokens
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
-from kelpie.runtime import Runtime
+from kelpie.runtime import STREAM_PAGE, Runtime
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search.cache import SizedCache
 from kelpie.search.items import NearestItems
@@ -87,9 +87,13 @@ from kelpie.tools.web.web_tools import web_tools
 from kelpie.triggers.scheduler import Scheduler
 from kelpie.world.egress.broker import Broker, LocalBroker, ServeApi
 from kelpie.world.files.data_dir import DataDir
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.packages.store import Packages
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.agent.turn import activation as _activation
 
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 APIS_KEPT = 1024  # an Api is small and cheap to make; this only saves making one for every request
@@ -119,7 +123,7 @@ class Kelpie:
         finder: NearestItems | None = None,
         data_dir: DataDir | None = None,
         password_kept: str | None = None,
-        stream_page: int = BATCHES_READ,
+        stream_page: int = STREAM_PAGE,
         mcp_file: ReadFile | None = None,
     ) -> None:
         self.world = world
@@ -172,7 +176,7 @@ class Kelpie:
         authenticator = Authenticator(world, settings, password_kept)
         quotas = Quotas(world.clock, settings.organization_limits)
         gate, piece_size, disk = MemoryGate(), PieceSize(), DiskUsage(quotas)
-        dispatcher: Dispatcher[Activation] = Dispatcher(
+        dispatcher: Dispatcher[_activation.Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
             clock=world.clock,
@@ -381,11 +385,11 @@ class Kelpie:
         self._callbacks.wake()
         self.runtime.scheduler.run_ended()
 
-    async def _activate(self, key: str) -> Activation:
+    async def _activate(self, key: str) -> _activation.Activation:
         assert self._node is not None, "start() comes first"
-        return await Activation.load(self.runtime.turn_dependencies, self._node, AgentId(key))
+        return await _activation.Activation.load(self.runtime.turn_dependencies, self._node, AgentId(key))
 
-    async def _deactivate(self, activation: Activation) -> None:
+    async def _deactivate(self, activation: _activation.Activation) -> None:
         """Nothing to save: all that an activation holds is committed. A turn that goes on commits nothing more."""
         activation.end()
 
