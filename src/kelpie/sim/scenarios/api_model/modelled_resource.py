@@ -77,7 +77,7 @@ class ModelledResource(ABC):
         assert response is not None
         if fate is Fate.refused:
             raise Broken("a sound request is accepted", f"{told}: {response.status} {response.body!r}")
-        answer = response.json()
+        answer = response.json() if response.body else None
         if refused is not None:
             raise Broken("a wrong request is refused", f"{told} was not refused with {refused}, but got {answer}")
         self.state = after(answer) if callable(after) else deepcopy(after)

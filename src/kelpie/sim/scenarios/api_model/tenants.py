@@ -26,6 +26,15 @@ from kelpie.sim.scenarios.api_model.memory_model import (
     WorkingMemoryModel,
 )
 from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource
+from kelpie.sim.scenarios.api_model.record_model import (
+    AGENTS,
+    ARCHIVES,
+    BLOCKS,
+    CONVERSATIONS,
+    IDENTITIES,
+    FeedbackModel,
+    RecordModel,
+)
 from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
@@ -51,6 +60,7 @@ class Tenants(ServerScenario):
 
     rounds = ROUNDS
     at_once = True
+    always_lists = False  # else they are walked over in half of the runs
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         raise NotImplementedError
@@ -89,7 +99,11 @@ class Tenants(ServerScenario):
             for resource in dict.fromkeys(resources):
                 await resource.check()
         await super().settle()
-        if self.machine.loop.seed // 2 % 2 == 0:  # with and without faults, in half of the runs
+        half = self.machine.loop.seed // 2 % 2 == 0  # with and without faults
+        if half or self.always_lists:
+            for client, organization in ((self.client("owner"), DEFAULT_ORGANIZATION), (self._guest(), self.guests)):
+                await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
+        if half:
             await self._is_kept_apart()
 
     async def _is_kept_apart(self) -> None:
@@ -98,8 +112,6 @@ class Tenants(ServerScenario):
         own, foreign = (ids_of(self.machine, organization) for organization in (DEFAULT_ORGANIZATION, self.guests))
         await strangers_reach_nothing(self.machine, guest, own)
         await strangers_reach_nothing(self.machine, owner, foreign)
-        for client, organization in ((owner, DEFAULT_ORGANIZATION), (guest, self.guests)):
-            await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
         await a_power_cut_changes_nothing(self.machine, guest, foreign)
         for resources in self.of.values():
             for resource in dict.fromkeys(resources):
@@ -137,6 +149,21 @@ class TurnsOfTenants(Tenants):
         await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
         given = {"tools": ["outside"], "memory_blocks": [{"label": "human", "value": "start"}]}
         return [TurnModel(self.machine, client, await self.agent_of(client, **given))]
+
+
+class RecordsOfTenants(Tenants):
+    """Every field of the records, and lists with several values of every filter."""
+
+    rounds = 30
+    always_lists = True
+
+    async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
+        agent_id = await self.agent_of(client, tools=["outside"])
+        lanes = RecordModel(self.machine, client, CONVERSATIONS, f"?agent_id={agent_id}")
+        feedback = FeedbackModel(self.machine, client, agent_id, lanes)
+        kinds = (AGENTS, BLOCKS, ARCHIVES, IDENTITIES)
+        return [lanes, lanes, feedback, feedback, *(RecordModel(self.machine, client, kind) for kind in kinds)]
 
 
 class LimitsOfTenants(Tenants):
@@ -183,6 +210,7 @@ API_MEMORY = scenario(
 API_TURNS = scenario(
     "api-model-of-turns", TurnsOfTenants, plots=((), FAULTS), settings=replace(SETTINGS, mailbox_size=MAILBOX_SIZE)
 )
+API_RECORDS = scenario("api-model-of-records", RecordsOfTenants, plots=((), FAULTS))
 API_LIMITS = scenario("api-model-of-limits", LimitsOfTenants, plots=((), FAULTS))
 API_ACCESS = scenario(
     "api-model-of-access",
