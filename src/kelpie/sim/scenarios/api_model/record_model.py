@@ -229,12 +229,17 @@ class FeedbackModel(ModelledResource):
         own = f"/v1/agents/{self.agent_id}/messages"
         path = self.client.picks([own, f"{own}/async", *lanes])
         body = {"messages": [{"role": "user", "content": text}], "streaming": False, "agent_id": self.agent_id}
-        await self.client.ask("POST", path, body)
+        called = self.now
+        told = await self.client.ask("POST", path, body)
         for _ in range(100):
             if not await self.client.insist("GET", "/v1/runs/?active=true"):
                 break
             await self.client.pause(3.0)
         self.state = {**await self.read(), **self.state}
+        if path in lanes and told is not None and told.status == 200:
+            conversation = await self.maybe(path.removesuffix("/messages"))
+            if not called <= (micros(conversation["last_message_at"]) or 0) <= self.now:
+                raise Broken("a conversation knows its last message", f"{conversation}, called {called}")
 
     async def read(self) -> Any:
         steps = await self.client.insist("GET", f"/v1/steps/?agent_id={self.agent_id}&limit=500")
