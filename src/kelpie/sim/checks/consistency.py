@@ -13,13 +13,58 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.disk import Disk
 from kelpie.storage.tables import metadata
 
-_TOKENS = "json_extract({}.usage, '$.total_tokens')"
+_USED = ("total_tokens", "prompt_tokens", "completion_tokens", "cost_micros", "unpriced_calls")
+_NOT_COMPACTED = """r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
+        AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)"""
+_RETURNED = """messages m, json_each(m.tool_returns) e
+        LEFT JOIN tool_calls t ON t.run_id = m.run_id AND t.call_id = json_extract(e.value, '$.call_id')
+        WHERE typeof(m.tool_returns) = 'text' AND m.run_id IN (SELECT id FROM runs)"""
+_OTHER_TAGS = """
+        SELECT t.id, t.tags FROM {0}s t WHERE (SELECT count(DISTINCT value) FROM json_each(t.tags))
+        <> (SELECT count(*) FROM {0}_tags g WHERE g.{0}_id = t.id)
+        OR EXISTS (SELECT 1 FROM {0}_tags g WHERE g.{0}_id = t.id
+            AND g.tag NOT IN (SELECT value FROM json_each(t.tags)))"""
 _WRONG = {
-    "a run that was not compacted did not use what its steps used": f"""
-        SELECT r.id, {_TOKENS.format("r")}, sum({_TOKENS.format("s")}) FROM runs r JOIN steps s ON s.run_id = r.id
-        WHERE r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
-        AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)
-        GROUP BY r.id HAVING {_TOKENS.format("r")} <> sum({_TOKENS.format("s")})""",
+    **{
+        f"a run that was not compacted has not the {name} of its steps": f"""
+        SELECT r.id, json_extract(r.usage, '$.{name}'), sum(json_extract(s.usage, '$.{name}'))
+        FROM runs r JOIN steps s ON s.run_id = r.id WHERE {_NOT_COMPACTED}
+        GROUP BY r.id HAVING json_extract(r.usage, '$.{name}') <> sum(json_extract(s.usage, '$.{name}'))"""
+        for name in _USED
+    },
+    "a completed run has not one step that ended it": f"""
+        SELECT r.id, r.stop_reason, count(s.id) FROM runs r
+        LEFT JOIN steps s ON s.run_id = r.id AND s.stop_reason = r.stop_reason
+        WHERE r.status = 'completed' AND r.step_count > 0 AND {_NOT_COMPACTED} GROUP BY r.id HAVING count(s.id) <> 1""",
+    "a cancelled step does not say so": """
+        SELECT id, stop_reason FROM steps WHERE status = 'cancelled' AND coalesce(stop_reason, '') <> 'cancelled'""",
+    "a run has ended and does not say when, or how long it took": """
+        SELECT id, status FROM runs WHERE (completed_at IS NULL) <> (status IN ('created', 'running'))
+        OR (completed_at IS NOT NULL AND total_duration_ns IS NULL)""",
+    "a conversation does not know its last run": """
+        SELECT c.id FROM conversations c WHERE c.deleted_at IS NULL AND c.last_run_completion IS NULL
+        AND EXISTS (SELECT 1 FROM runs r WHERE r.conversation_id = c.id AND r.status = 'completed')""",
+    "an agent does not know its last run": """
+        SELECT a.id, a.last_run_completion, a.last_stop_reason FROM agents a WHERE a.organization_id <> '' AND (
+            (a.last_run_completion IS NULL AND EXISTS (
+                SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.status = 'completed' AND r.step_count > 0
+                AND r.owner <> ''))
+            OR EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.completed_at = a.last_run_completion)
+            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.completed_at = a.last_run_completion
+                AND r.stop_reason = a.last_stop_reason))""",
+    "a result is recorded with another outcome": f"""
+        SELECT m.id, t.name, t.outcome FROM {_RETURNED} AND json_extract(e.value, '$.ok') <> (t.outcome = 'success')""",
+    "a successful call is not recorded": f"""
+        SELECT m.id, e.value FROM {_RETURNED} AND json_extract(e.value, '$.ok') AND t.call_id IS NULL""",
+    "a step is found by other tags than its own": _OTHER_TAGS.format("step"),
+    "a passage is found by other tags than its own": _OTHER_TAGS.format("passage"),
+    "a context has a message of another conversation": """
+        SELECT x.agent_id, x.conversation_id, m.id FROM context x JOIN messages m ON m.id = x.message_id
+        WHERE coalesce(m.conversation_id, '') <> x.conversation_id AND m.id NOT IN (
+            SELECT message_id FROM conversation_shares s WHERE s.conversation_id = x.conversation_id)""",
+    "a call waits since before it was made": """
+        SELECT a.agent_id FROM approvals a JOIN messages m ON m.id = a.message_id
+        WHERE a.requested_at < m.created_at""",
     "a run that ended before its first step, with nothing saved, has messages": """
         SELECT r.id FROM runs r JOIN messages m ON m.run_id = r.id AND m.role <> 'summary'
         WHERE json_extract(r.metadata, '$.error.type') = 'interrupted'""",

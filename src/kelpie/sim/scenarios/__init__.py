@@ -1,7 +1,14 @@
 """The scenarios, by name."""
 
 from kelpie.sim.runs.scenario import Scenario
-from kelpie.sim.scenarios.api_model.tenants import API_ACCESS, API_LIMITS, API_MEMORY, API_RECORDS, API_TURNS
+from kelpie.sim.scenarios.api_model.tenants import (
+    API_ACCESS,
+    API_FIELDS,
+    API_LIMITS,
+    API_MEMORY,
+    API_RECORDS,
+    API_TURNS,
+)
 from kelpie.sim.scenarios.basic.all_faults import EVERYTHING
 from kelpie.sim.scenarios.basic.clock_faults import CLOCKS
 from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
@@ -146,6 +153,7 @@ SCENARIOS: dict[str, Scenario] = {
         LONG_CHANGES,
         API_MEMORY,
         API_TURNS,
+        API_FIELDS,
         API_LIMITS,
         API_ACCESS,
         API_RECORDS,

@@ -16,6 +16,15 @@ from kelpie.sim.runs.scenario import QUIET_S
 from kelpie.sim.scenarios.api_model.agent_model import AgentModel, CheckpointModel
 from kelpie.sim.scenarios.api_model.approval_model import APPROVAL_S, ApprovalModel
 from kelpie.sim.scenarios.api_model.credential_model import OWN, CredentialModel
+from kelpie.sim.scenarios.api_model.field_model import (
+    AGENTS,
+    ARCHIVES,
+    BLOCKS,
+    CONVERSATIONS,
+    IDENTITIES,
+    FeedbackModel,
+    FieldModel,
+)
 from kelpie.sim.scenarios.api_model.limit_model import LimitModel
 from kelpie.sim.scenarios.api_model.memory_model import (
     BYTES_MAX,
@@ -66,6 +75,7 @@ class Tenants(ServerScenario):
 
     rounds = ROUNDS
     at_once = True
+    always_lists = False  # else they are walked over in half of the runs
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         raise NotImplementedError
@@ -104,7 +114,11 @@ class Tenants(ServerScenario):
             for resource in dict.fromkeys(resources):
                 await resource.check()
         await super().settle()
-        if self.machine.loop.seed // 2 % 2 == 0:  # with and without faults, in half of the runs
+        half = self.machine.loop.seed // 2 % 2 == 0  # with and without faults
+        if half or self.always_lists:
+            for client, organization in ((self.client("owner"), DEFAULT_ORGANIZATION), (self._guest(), self.guests)):
+                await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
+        if half:
             await self._is_kept_apart()
 
     async def _is_kept_apart(self) -> None:
@@ -114,8 +128,6 @@ class Tenants(ServerScenario):
         await strangers_reach_nothing(self.machine, guest, own)
         apart = {name: one for name, one in foreign.items() if name not in OPERATED}
         await strangers_reach_nothing(self.machine, owner, apart)
-        for client, organization in ((owner, DEFAULT_ORGANIZATION), (guest, self.guests)):
-            await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
         await a_power_cut_changes_nothing(self.machine, guest, foreign)
         for resources in self.of.values():
             for resource in dict.fromkeys(resources):
@@ -153,6 +165,21 @@ class TurnsOfTenants(Tenants):
         await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
         given = {"tools": ["outside"], "memory_blocks": [{"label": "human", "value": "start"}]}
         return [TurnModel(self.machine, client, await self.agent_of(client, **given))]
+
+
+class FieldsOfTenants(Tenants):
+    """Every field of agents, blocks, archives, identities and conversations, and lists with many filters."""
+
+    rounds = 30
+    always_lists = True
+
+    async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
+        agent_id = await self.agent_of(client, tools=["outside"])
+        lanes = FieldModel(self.machine, client, CONVERSATIONS, f"?agent_id={agent_id}")
+        feedback = FeedbackModel(self.machine, client, agent_id, lanes)
+        kinds = (AGENTS, BLOCKS, ARCHIVES, IDENTITIES)
+        return [lanes, lanes, feedback, feedback, *(FieldModel(self.machine, client, kind) for kind in kinds)]
 
 
 class LimitsOfTenants(Tenants):
@@ -227,6 +254,7 @@ API_MEMORY = scenario(
 API_TURNS = scenario(
     "api-model-of-turns", TurnsOfTenants, plots=((), FAULTS), settings=replace(SETTINGS, mailbox_size=MAILBOX_SIZE)
 )
+API_FIELDS = scenario("api-model-of-fields", FieldsOfTenants, plots=((), FAULTS))
 API_LIMITS = scenario("api-model-of-limits", LimitsOfTenants, plots=((), FAULTS))
 API_RECORDS = scenario(
     "api-model-of-records",
