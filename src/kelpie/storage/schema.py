@@ -70,6 +70,7 @@ REVISIONS = Revisions(
         "0020",
         "0021",
         "0022",
+        "0023",
     ),
     locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )
