@@ -240,7 +240,7 @@ class Api:
 
     @cached_property
     def runs(self) -> Runs:
-        return Runs(self.world.database, self.caller)
+        return Runs(self.world.database, self._runtime.turn_dependencies.traces, self.caller)
 
     @cached_property
     def schedules(self) -> Schedules:
