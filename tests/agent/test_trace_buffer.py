@@ -104,6 +104,7 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Database:
         tx.append(new)
 
     monkeypatch.setattr(traces, "add", note)
+    monkeypatch.setattr(trace_buffer, "OVERHEAD_BYTES", 0)
     return Database()
 
 

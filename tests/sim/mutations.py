@@ -534,16 +534,6 @@ def a_lost_group_is_not_replayed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_commit._Group, "_undo_one", undo_one)
 
 
-def a_function_that_failed_leaves_its_work_in_the_group(patch: pytest.MonkeyPatch) -> None:
-    original = group_commit._Group._undo_one
-
-    def undo_one(self: Any, error: Exception, kept: int, *, savepoint: bool) -> None:
-        with contextlib.suppress(group_commit._FunctionFailed):
-            original(self, error, kept, savepoint=savepoint)
-
-    patch.setattr(group_commit._Group, "_undo_one", undo_one)
-
-
 def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> None:
     original = model_call.ModelCall._stream
 

@@ -92,6 +92,13 @@ def test_a_group_with_a_failure_is_run_again_with_savepoints_and_committed_once(
     assert faults.passed.count("before_savepoint") == 2
 
 
+def test_a_function_that_refuses_leaves_nothing_of_its_work() -> None:
+    with memory_connection() as connection:
+        create(connection)
+        assert kinds(run_group(connection, [put(1), put_then_refuse(2), put(3)])) == [1, Refused, 3]
+        assert stored(connection) == [1, 3]
+
+
 def test_functions_that_run_again_are_not_cut_off_by_the_time(connection: Connection) -> None:
     """Otherwise a failure at the end of a long group would run it once for each of its functions."""
     ticks = iter(range(0, 10**12, 8_000_000))  # every look at the clock is 8 ms later

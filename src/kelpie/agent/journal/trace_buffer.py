@@ -18,6 +18,7 @@ WRITE_AFTER_S = 5.0
 BYTES_MAX = 8 * 1024 * 1024  # of all that wait; what does not fit is written with its step
 WRITE_EARLY_BYTES = BYTES_MAX // 2
 PIECE_BYTES = 1024 * 1024  # of one transaction, so that no turn waits for long
+OVERHEAD_BYTES = 512  # of each trace beside its texts, so that the number of small ones is bounded too
 IDLE_S = 3600.0
 
 _log = logs.get("agent")
@@ -97,7 +98,7 @@ class TraceBuffer:
 
 
 def _size(trace: Trace) -> int:
-    return len(trace.request) + len(trace.response or b"")
+    return OVERHEAD_BYTES + len(trace.request) + len(trace.response or b"")
 
 
 def _report(error: KelpieError) -> None:
