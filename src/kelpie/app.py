@@ -24,6 +24,7 @@ from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.wait_graph import WaitGraph
+from kelpie.agent.journal.trace_buffer import TraceBuffer
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
@@ -144,6 +145,7 @@ class Kelpie:
         self._file_tasks: tuple[asyncio.Task[None], ...] = ()
         self._schedule_task: asyncio.Task[None] | None = None
         self._batch_task: asyncio.Task[None] | None = None
+        self._trace_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         shared = self.runtime
@@ -220,7 +222,7 @@ class Kelpie:
             working_memory=settings.working_memory,
             context_window=settings.context_window,
             policy=settings.policy,
-            tracing=_tracing(settings),
+            traces=_traces(world, settings),
         )
         return Runtime(
             world=world,
@@ -291,7 +293,7 @@ class Kelpie:
             runtime.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: ownership_fence.join(tx, NODE_ID, "", _NEVER))
         embedding = EmbeddingBacklog(self.world, runtime.embeddings, runtime.active_turns.has_any)
-        facts = runtime.turn_dependencies.fact_extractor
+        facts, traces = runtime.turn_dependencies.fact_extractor, runtime.turn_dependencies.traces
         self._recovery_task = asyncio.create_task(run_forever(self._maintenance.run, "recovery and cleanup"))
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
@@ -304,6 +306,8 @@ class Kelpie:
         )
         self._schedule_task = asyncio.create_task(run_forever(runtime.scheduler.run, "schedules"))
         self._batch_task = asyncio.create_task(run_forever(runtime.batch_runner.run, "batches"))
+        if traces is not None:
+            self._trace_task = asyncio.create_task(run_forever(traces.run, "prompts of steps"))
         if self._mcp_file is not None:
             await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
@@ -340,6 +344,10 @@ class Kelpie:
         await runtime.dispatcher.close(drain_s)
         if self._callback_task is not None:
             self._callback_task.cancel()
+        if self._trace_task is not None:
+            self._trace_task.cancel()
+        if (traces := runtime.turn_dependencies.traces) is not None:
+            await traces.close()
         await self._mcp_upkeep.close()
         await runtime.mcp_pool.close()
         await runtime.mcp_tokens.close()
@@ -453,8 +461,9 @@ def _mcp_pool(
     return ConnectionPool(dialer, _mcp_limits(settings), world.clock, share)
 
 
-def _tracing(settings: Settings) -> Tracing | None:
-    return Tracing(settings.trace_steps, settings.trace_bytes_max) if settings.trace_steps else None
+def _traces(world: World, settings: Settings) -> TraceBuffer | None:
+    tracing = Tracing(settings.trace_steps, settings.trace_bytes_max)
+    return TraceBuffer(world, tracing) if settings.trace_steps else None
 
 
 def _observe(transition: StateTransition) -> None:
