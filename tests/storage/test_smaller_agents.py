@@ -89,7 +89,7 @@ def test_agents_of_one_moment_are_listed_in_the_order_of_their_ids_page_by_page(
 def test_an_upgrade_and_the_way_back_keep_agents_and_their_names(tx: Tx) -> None:
     made = [add(tx, number, user) for number, user in enumerate((DEFAULT_USER, OTHER_USER, DEFAULT_USER))]
     tx.execute(text("DELETE FROM agents WHERE id = :id"), {"id": agent_id(1)})
-    migrations.downgrade(tx, schema.REVISIONS.locations, "0022")
+    migrations.downgrade(tx, schema.REVISIONS.locations, "0023")
     assert tx.execute(text(SHORT.format("agents"))).all() == [(DEFAULT_USER, DEFAULT_USER)] * 2
     numbers = "SELECT agent_id, number FROM agent_numbers ORDER BY number"
     assert tx.execute(text(numbers)).all() == [(agent_id(0), 1), (agent_id(2), 3)]

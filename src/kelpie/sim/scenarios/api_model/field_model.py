@@ -168,7 +168,7 @@ class FieldModel(ModelledResource):
         fork = f"{self.kind.name}{self._made}"
         response = await self.client.ask("POST", f"{self.kind.path}{self.ids[name]}/fork")
         if response is None or response.status != 200:
-            self._may_fail(f"fork {name}", None if response is None else response.body)
+            self.may_fail(f"fork {name}", None if response is None else response.body)
             self.state = await self.read()
             return
         await self.client.insist("PATCH", f"{self.kind.path}{response.json()['id']}", {"summary": fork})

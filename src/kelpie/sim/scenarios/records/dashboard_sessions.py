@@ -84,7 +84,7 @@ class DashboardSessions(ServerScenario):
             told = await self._ask(browser, "POST", "/session", PAGE, credential)
             if told is not None and told.status == 200:
                 cookie = told.headers["set-cookie"].partition(";")[0]
-                session = Session(cookie, key and key["id"], faults, self.machine.loop.time())
+                session = Session(cookie, None if key is None else key["id"], faults, self.machine.loop.time())
                 self.sessions.append(session)
                 return session
             if told is not None and told.status not in _NOT_NOW:

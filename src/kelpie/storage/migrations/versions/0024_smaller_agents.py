@@ -14,8 +14,11 @@ branch_labels = None
 depends_on = None
 
 _DEFAULT_USER = "user-00000000-0000-4000-8000-000000000000"
-_INDEXES = (("agents", "organization_id", "created_at"), ("agents", "organization_id", "name", "created_at"))
-_INDEXES += (("blocks", "organization_id", "created_at"),)
+_INDEXES = (
+    ("agents", "organization_id", "created_at"),
+    ("agents", "organization_id", "name", "created_at"),
+    ("blocks", "organization_id", "created_at"),
+)
 _AUTHORS = (("agents", "created_by_id"), ("agents", "last_updated_by_id"))
 _AUTHORS_LATER = (("blocks", "created_by_id"), ("blocks", "last_updated_by_id"), ("block_history", "author_id"))
 
