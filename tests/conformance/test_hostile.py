@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 schemathesis = lazily("schemathesis")
 
-HERE, MANY = 4, 150  # requests of either kind to an operation
+HERE, MANY = 2, 150  # requests of either kind to an operation
 DRAWS_MAX = 60  # for the first request; an operation that can be asked wrongly takes ten for four
 OUTWARD = {"/v1/kelpie/models/pull", "/v1/kelpie/models/remove"}  # they have another server do something
 NOT_FAULTS = {501, 502}  # a route that is not here says so; so does an MCP server that cannot be reached
