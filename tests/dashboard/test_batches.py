@@ -85,7 +85,7 @@ def test_a_parallel_batch_is_cancelled_from_the_list(
 
 def test_several_agents_are_created_and_deleted_with_a_result_for_each(api: httpx.Client, watched: Watched) -> None:
     page = watched.open("#/agents?search=flock")
-    page.get_by_role("button", name="New agents, several at once").click()
+    page.get_by_role("button", name="Create several").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Names").fill(f"flock one\nflock {HOSTILE}\nflock three\nflock {'x' * 600}")
     dialog.get_by_label("Model").fill("kelpie/demo")

@@ -10,7 +10,7 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent
 from tests.dashboard.watched import Watched
 
-HOSTILE = "<img src=x onerror=alert(1)>\u202egnp"
+HOSTILE = "<img src=x onerror=alert(1)>"
 WIDTHS = (380, 1024, 1920)
 
 
@@ -106,7 +106,7 @@ def test_projects_are_paged_by_the_server_and_hostile_ones_are_only_text(
         api,
         HOSTILE + "w" * 150,
         str(evil["id"]),
-        description=f"{HOSTILE}\x1b[31mred\n" * 20,
+        description=f"{HOSTILE}\u202egnp\x1b[31mred\n" * 20,
         tags=[HOSTILE, "t" * 60],
         owner="crowd",
     )

@@ -1,18 +1,10 @@
 // Agents: the list with its search, and the page of one agent.
 
-import { post } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { cost, count, number, shortened, tokens } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, say } from "../core/notice.js";
-import { action, button, card, code, factList, head, hint, linkTo, note, pagesOf, side, tagList } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { reasonText } from "../core/stop_reasons.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
-
+import {
+  action, button, card, code, cost, count, empty, factList, go, h, head, hint, keep, link, linkTo, longText, note,
+  number, pagedTable, pagesOf, post, reasonText, replace, say, Screen, shortcut, shortened, side, tagList, time,
+  tokens, words,
+} from "../core/index.js";
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
 import { agentSelection } from "./agent_selection.js";
 

@@ -1,19 +1,10 @@
 // Batches: many messages in one request. `#/batches`, and `#/batches/<id>` with the outcome of each item.
 
-import { post } from "../core/api.js";
-import { askWithAgent } from "../core/agent_field.js";
-import { meter } from "../core/chart.js";
-import { confirm } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { count, moment, number, shortened } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, code, factList, filters, head, linkTo, pagesOf, side } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { stateTag } from "../core/stop_reasons.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentLink, askWithAgent, card, choice, code, confirm, count, empty, factList, filters, go, h, head, keep,
+  link, linkTo, meter, moment, number, pagedTable, pagesOf, post, replace, say, Screen, shortcut, shortened, side,
+  stateTag, time, words,
+} from "../core/index.js";
 
 const ITEMS = 25;
 const SHOWN_CHARS = 200;

@@ -1,12 +1,9 @@
 // The live log of the server, for the operator: a stream that the server filters and that goes on after a lost connection.
 
-import { ApiError, stream } from "../core/api.js";
-import { connection } from "../core/connection.js";
-import { h, replace, visible } from "../core/dom.js";
-import { clock, count, moment } from "../core/format.js";
-import { action, choice, filters, head, hint, linkTo, searchField } from "../core/parts.js";
-import { keep } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, ApiError, choice, clock, connection, count, filters, h, head, hint, keep, linkTo, moment, replace, Screen,
+  searchField, stream, visible,
+} from "../core/index.js";
 
 const SHOWN_MAX = 1000;
 const LEVELS = [["debug", "debug and graver"], ["info", "info and graver"], ["warning", "warning and graver"], ["error", "error"]];

@@ -1,17 +1,10 @@
 // Projects: named collections of agents. `#/projects`, and `#/projects/<id>` with the agents of one.
 
-import { ApiError, patch, post, remove } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { ask } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { count, shortened } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, card, code, factList, filters, head, linkTo, listOfWords, note, pagesOf, searchField, side, tag } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentField, ApiError, ask, card, code, count, empty, factList, filters, go, h, head, keep, link, linkTo,
+  listOfWords, note, pagedTable, pagesOf, patch, post, remove, replace, say, Screen, searchField, shortcut, shortened,
+  side, tag, time, words,
+} from "../core/index.js";
 
 const DELETE_MS = 600_000;
 

@@ -1,18 +1,10 @@
 // Schedules and webhooks of all agents: `#/schedules`, `#/schedules/<id>`, and the webhooks at `#/schedules/webhooks`.
 
-import { askWithAgent } from "../core/agent_field.js";
-import { patch, post } from "../core/api.js";
-import { ask, confirm, shownOnce } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, count, moment, shortened } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, code, deleteButton, factList, head, hint, linkTo, pagesOf, side, tabs, tag } from "../core/parts.js";
-import { go, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentLink, ago, ask, askWithAgent, card, code, confirm, count, deleteButton, empty, factList, go, h, head,
+  hint, link, linkTo, longText, moment, pagedTable, pagesOf, patch, post, replace, say, Screen, shortcut, shortened,
+  shownOnce, side, tabs, tag, time, words,
+} from "../core/index.js";
 
 const HISTORY = 20;
 const REFRESH_MS = 5000;
@@ -101,7 +93,7 @@ export default class SchedulesScreen extends Screen {
     this.windowTitle(row.name || "Schedule");
     replace(
       this,
-      head(words(row.name || "Schedule"), side(action(this, "Edit", edit), this.#actions(row, again), linkTo(["schedules"], "All schedules", { class: "button" }))),
+      head(words(row.name || "Schedule"), action(this, "Edit", edit), this.#actions(row, again), linkTo(["schedules"], "All schedules", { class: "button" })),
       card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", stateOf(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", code(row.id)]]), longText(textOf(row), { label: "Message" })),
       card("History", table.node),
     );

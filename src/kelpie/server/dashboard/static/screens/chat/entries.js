@@ -1,11 +1,10 @@
 // Entries of a transcript: one per thing that was said, thought, called or asked. Text arrives in pieces and is drawn at
 // most once per frame; as Markdown while it is short, as plain text while it is long.
 
-import { h, replace, visible, words } from "../../core/dom.js";
-import { clock, moment } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { markdown } from "../../core/markdown.js";
-import { button, code, hint, linkTo, note, side, tag } from "../../core/parts.js";
+import {
+  button, clock, code, h, hint, linkTo, longText, markdown, moment, note, prettyJson, printed, replace, side, tag,
+  visible, words,
+} from "../../core/index.js";
 
 const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
 const GROWING_CHARS = 4000;
@@ -151,7 +150,7 @@ export class ToolEntry extends Entry {
     const failed = result.status === "error" || result.is_err;
     this.#mark(failed ? "failed" : "done", failed ? "bad" : "good");
     const text = typeof result.tool_return === "string" ? result.tool_return : JSON.stringify(result.tool_return, null, 2);
-    replace(this.#result, longText(text ?? "", { label: "Result" }), stream("Output", result.stdout), stream("Errors", failed ? [] : result.stderr));
+    replace(this.#result, longText(text ?? "", { label: "Result" }), printed("Output", result.stdout), printed("Errors", failed ? [] : result.stderr));
     replace(this.#asked);
     this.complete = true;
   }
@@ -192,27 +191,12 @@ export class ToolEntry extends Entry {
   #draw() {
     clearTimeout(this.#timer);
     this.#timer = 0;
-    replace(this.#shown, longText(pretty(this.#arguments), { label: "Arguments" }));
+    replace(this.#shown, longText(prettyJson(this.#arguments), { label: "Arguments" }));
   }
 
   /** @param {string} text @param {string} tone */
   #mark(text, tone) {
     this.#state.className = `tag ${tone}`;
     replace(this.#state, text);
-  }
-}
-
-/** @param {string} label @param {unknown} lines */
-function stream(label, lines) {
-  const text = Array.isArray(lines) ? lines.join("\n") : String(lines ?? "");
-  return text.trim() ? [h("p", { class: "part-label" }, label), longText(text, { label })] : null;
-}
-
-/** @param {string} text */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text; // not whole yet, or broken by the model
   }
 }
