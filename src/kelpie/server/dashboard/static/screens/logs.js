@@ -82,7 +82,7 @@ export default class LogsScreen extends Screen {
 
 /** @param {any} line */
 function lineOf(line) {
-  const facts = Object.entries(line).filter(([name]) => !HEAD.has(name)).map(([name, value]) => (name === "run_id" ? [" ", linkTo(["runs", String(value)], `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
+  const facts = Object.entries(line).filter(([name, value]) => !HEAD.has(name) && value !== null).map(([name, value]) => (name === "run_id" ? [" ", linkTo(["runs", String(value)], `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
   return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && hint(` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
 }
 

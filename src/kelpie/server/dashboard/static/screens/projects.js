@@ -3,10 +3,11 @@
 import {
   action, agentField, ApiError, ask, card, code, count, empty, factList, filters, go, h, head, keep, link, linkTo,
   listOfWords, note, pagedTable, pagesOf, patch, post, remove, replace, say, Screen, searchField, shortcut, shortened,
-  side, tag, time, words,
+  shortId, side, tag, time, words,
 } from "../core/index.js";
 
 const DELETE_MS = 600_000;
+const USER = /^user-[0-9a-f-]{36}$/; // whose whole id is on the page of the project
 
 export default class ProjectsScreen extends Screen {
   async show() {
@@ -23,7 +24,7 @@ export default class ProjectsScreen extends Screen {
         ["Name", (row) => words(row.name)],
         ["Description", (row) => words(shortened(row.description, 300)), "text"],
         ["Tags", (row) => tagLinks(row.tags.slice(0, 8))],
-        ["Owner", (row) => words(row.owner)],
+        ["Owner", (row) => h("span", { title: row.owner }, words(USER.test(row.owner) ? shortId(row.owner) : row.owner))],
         ["Changed", (row) => time(row.updated_at), "short"],
       ],
       none: empty("No projects here.", "A project is a named collection of agents. Create one, or change the filters."),
@@ -139,6 +140,6 @@ function askProject(title, label, project, act) {
 }
 
 /** @param {string[]} tags */
-const tagLinks = (tags) => tags.map((each) => [h("a", { class: "tag", href: link(["projects"], { tag: each }) }, words(each)), " "]);
+const tagLinks = (tags) => h("span", null, tags.map((each) => [h("a", { class: "tag", href: link(["projects"], { tag: each }) }, words(each)), " "]));
 
 customElements.define("kelpie-projects", ProjectsScreen);
