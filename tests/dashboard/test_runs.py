@@ -12,6 +12,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, runs_of, say, script
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 
 def rows_of(page: Page) -> list[str]:
     return page.get_by_role("table", name="Runs").locator("tbody tr").all_inner_texts()

@@ -10,6 +10,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, runs_of, script
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 
 def choose(page: Page, name: str) -> None:
     field = page.get_by_role("dialog").get_by_label("Agent")

@@ -150,8 +150,8 @@ export default class ToolsScreen extends Screen {
       say("Changed the tool policy");
       await this.#permissions(place);
     };
-    /** @type {string | null} */
     const chosen = this.route.query.get("agent");
+    const agent = chosen ? await get(`v1/agents/${chosen}`, { include: "agent.tags" }, this.signal) : null;
     const rights = h("div", { class: "screen" });
     const of = async (/** @type {string} */ id) => {
       const found = await this.get(`v1/agents/${id}/permissions`);
@@ -161,7 +161,7 @@ export default class ToolsScreen extends Screen {
       place,
       card("Policy for all agents", note("What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), policyFacts(shown), side(action(place, "Change the policy", edit))),
       card("Limits that the server sets", policyFacts(policy.server)),
-      card("What an agent's tools may do", agentField(null, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
+      card("What an agent's tools may do", agentField(agent, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
     );
     if (chosen) await of(chosen);
   }

@@ -19,6 +19,7 @@ export class Entry {
   /** @type {string | null} */
   runId = null;
   complete = false;
+  timer = 0;
 
   /** @param {string} kind @param {string} who */
   constructor(kind, who) {
@@ -26,6 +27,12 @@ export class Entry {
     this.body = h("div", { class: "entry-body" });
     this.foot = h("div", { class: "entry-foot" });
     this.node = h("article", { class: `entry ${kind}`, "aria-label": who }, this.body, this.foot);
+  }
+
+  /** Leaves the page; what was to be drawn is not. */
+  discard() {
+    clearTimeout(this.timer);
+    this.node.remove();
   }
 
   /** Who, when, and where to look for more. @param {any} message */
@@ -46,7 +53,6 @@ export class Entry {
 /** Text of a person, of the model, or its thoughts. */
 export class TextEntry extends Entry {
   #text = "";
-  #timer = 0;
   #plain = h("div", { class: "plain-text" });
 
   /** @param {"user" | "assistant" | "reasoning" | "summary" | "note"} kind @param {string} who */
@@ -68,9 +74,9 @@ export class TextEntry extends Entry {
   /** @param {string} more */
   add(more) {
     this.#text += more;
-    if (!this.#timer) {
-      this.#timer = window.setTimeout(() => {
-        this.#timer = 0;
+    if (!this.timer) {
+      this.timer = window.setTimeout(() => {
+        this.timer = 0;
         if (this.#text.length > FORMATTED_CHARS_MAX) this.#drawEnd();
         else this.#draw();
       }, DRAW_MS);
@@ -79,8 +85,8 @@ export class TextEntry extends Entry {
 
   /** The whole text, once it is stored. @param {unknown} content */
   set(content) {
-    clearTimeout(this.#timer);
-    this.#timer = 0;
+    clearTimeout(this.timer);
+    this.timer = 0;
     this.complete = true;
     if (typeof content === "string") {
       this.#text = content;
@@ -125,7 +131,6 @@ export class ToolEntry extends Entry {
   #name = h("code");
   #asked = h("div", { class: "asked" });
   #details = h("details");
-  #timer = 0;
 
   /** @param {string} callId */
   constructor(callId) {
@@ -142,7 +147,7 @@ export class ToolEntry extends Entry {
     this.toolName = call.name || this.toolName || "";
     if (call.arguments) this.#arguments = whole ? call.arguments : this.#arguments + call.arguments;
     if (whole) this.#draw();
-    else if (!this.#timer) this.#timer = window.setTimeout(() => this.#draw(), DRAW_MS);
+    else if (!this.timer) this.timer = window.setTimeout(() => this.#draw(), DRAW_MS);
   }
 
   /** @param {any} result */
@@ -189,8 +194,8 @@ export class ToolEntry extends Entry {
   stored = false;
 
   #draw() {
-    clearTimeout(this.#timer);
-    this.#timer = 0;
+    clearTimeout(this.timer);
+    this.timer = 0;
     replace(this.#shown, longText(prettyJson(this.#arguments), { label: "Arguments" }));
   }
 

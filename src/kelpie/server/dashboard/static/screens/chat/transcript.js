@@ -215,7 +215,7 @@ export class Transcript extends HTMLElement {
   #drop(which) {
     for (const [key, entry] of this.#entries) {
       if (which(entry, key)) {
-        entry.node.remove();
+        entry.discard();
         this.#entries.delete(key);
       }
     }
@@ -226,7 +226,7 @@ export class Transcript extends HTMLElement {
     if (this.#entries.size <= (this.#pinned ? ENTRIES_MAX : ENTRIES_HARD_MAX)) return;
     for (const [key, entry] of this.#entries) {
       if (this.#entries.size <= ENTRIES_MAX) break;
-      entry.node.remove();
+      entry.discard();
       this.#entries.delete(key);
     }
     for (const entry of this.#entries.values()) {
