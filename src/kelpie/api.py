@@ -249,7 +249,7 @@ class Api:
 
     @cached_property
     def runs(self) -> _runs.Runs:
-        return _runs.Runs(self.world.database, self.caller)
+        return _runs.Runs(self.world.database, self._runtime.turn_dependencies.traces, self.caller)
 
     @cached_property
     def schedules(self) -> _schedules.Schedules:

@@ -71,6 +71,7 @@ REVISIONS = Revisions(
         "0021",
         "0022",
         "0023",
+        "0024",
     ),
     locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )

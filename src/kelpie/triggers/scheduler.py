@@ -51,7 +51,7 @@ class Scheduler:
         self._batch_made = batch_made
         self._worker = PeriodicWorker(self._look, failed=_report, retry_s=RUNNING_S)
         self._running = 0  # firings whose run had not ended at the last look
-        self._seen: Micros | None = None  # the time of the last look
+        self._seen: Micros | None = None  # the latest time since the clock was last set back
         self._round = asyncio.Lock()  # held while something is being fired, and from the end of the last round on
         self._finished = False
 
@@ -86,7 +86,7 @@ class Scheduler:
         """Handles everything that is due and returns the time until more is."""
         async with self._round:
             await self._follow_clock()
-            now = self._world.clock.now()
+            now = self._now()
             read = self._world.database.read
             due = await read(lambda tx: schedules.due(tx, now, READ))
             waiting = await read(lambda tx: firings.waiting(tx, now, READ))
@@ -125,7 +125,7 @@ class Scheduler:
     # --- a due schedule ------------------------------------------------------------------------------------------
 
     async def _fire(self, schedule: Schedule) -> None:
-        now = self._world.clock.now()
+        now = self._now()
         if schedule.next_at is None or schedule.next_at > now:
             return  # the clock was set back
         times = due_times(schedule, now)
@@ -185,7 +185,7 @@ class Scheduler:
     # --- a firing ------------------------------------------------------------------------------------------------
 
     async def _try_again(self, firing_id: FiringId) -> None:
-        now = self._world.clock.now()
+        now = self._now()
         attempt = self._attempt(now)
 
         def write(tx: Tx) -> list[Run | None]:
@@ -202,7 +202,7 @@ class Scheduler:
         self._begin(await self._world.database.transact(write))
 
     async def _settle(self, firing_id: FiringId) -> None:
-        now = self._world.clock.now()
+        now = self._now()
 
         def write(tx: Tx) -> Firing | None:
             firing = firings.find(tx, firing_id)
@@ -236,21 +236,28 @@ class Scheduler:
 
     # --- the clock -----------------------------------------------------------------------------------------------
 
+    def _now(self) -> Micros:
+        now = self._world.clock.now()
+        self._seen = now if self._seen is None else max(now, self._seen)
+        return now
+
     async def _follow_clock(self) -> None:
-        """After the clock was set back, finds the next time of the schedules that were ahead of it. What was fired
-        already is not fired again: a schedule has one firing for each time."""
+        """After the clock was set back, finds the next time of the schedules and firings that were ahead of it. What
+        was fired already is not fired again: a schedule has one firing for each time."""
         now, seen = self._world.clock.now(), self._seen
-        self._seen = now
         if seen is not None and now > seen - ON_TIME:
             return
+        if await self._world.database.read(lambda tx: firings.are_ahead_of(tx, now)):
+            await self._world.database.transact(lambda tx: firings.bring_forward(tx, now))
         after_id = ""
         while True:
             found = await self._world.database.read(lambda tx, last=after_id: schedules.ahead_of(tx, now, last, READ))
             for schedule in found:
                 await self._world.database.transact(lambda tx, each=schedule: _rewind(tx, each, now))
             if len(found) < READ:
-                return
+                break
             after_id = found[-1].id
+        self._seen = now
 
 
 def _rewind(tx: Tx, schedule: Schedule, now: Micros) -> None:
@@ -258,7 +265,8 @@ def _rewind(tx: Tx, schedule: Schedule, now: Micros) -> None:
     if current is None or current.recurrence is None or current.last_at != schedule.last_at:
         return
     next_at = None if current.paused else current.recurrence.next_after(now)
-    schedules.replace(tx, replace(current, next_at=next_at, last_at=now))
+    last_at = None if current.last_at is None else min(current.last_at, now)
+    schedules.replace(tx, replace(current, next_at=next_at, last_at=last_at))
 
 
 def _report(error: KelpieError) -> None:

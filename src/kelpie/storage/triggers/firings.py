@@ -31,6 +31,16 @@ _WAITING = (
     .order_by(_c.attempt_at, _c.id)
     .limit(sa.bindparam("most"))
 )
+# Firings whose next attempt was set when the clock was ahead of where it is now.
+_IS_AHEAD = (
+    _c.status == FiringStatus.waiting.value,
+    _c.updated_at > sa.bindparam("now"),
+    _c.attempt_at > sa.bindparam("now"),
+)
+_AHEAD = sa.select(_c.id).where(*_IS_AHEAD).limit(1)
+_BRING_FORWARD = (
+    sa.update(firings).where(*_IS_AHEAD).values(attempt_at=sa.bindparam("now"), updated_at=sa.bindparam("now"))
+)
 _NEXT = sa.select(sa.func.min(_c.attempt_at))
 # A run or a batch that is gone was deleted by a client.
 _ENDED = (
@@ -107,6 +117,16 @@ def get(tx: Tx, organization: OrganizationId, firing_id: str) -> Firing:
 def waiting(tx: Tx, now: Micros, most: int) -> list[FiringId]:
     """Firings whose attempt is due, the longest due first."""
     return [FiringId(each) for each in tx.execute(_WAITING, {"now": now, "most": most}).scalars()]
+
+
+def are_ahead_of(tx: Tx, now: Micros) -> bool:
+    """Checks whether the next attempt of any firing was set at a time which is in the future now."""
+    return tx.execute(_AHEAD, {"now": now}).first() is not None
+
+
+def bring_forward(tx: Tx, now: Micros) -> None:
+    """Lets these firings be tried now."""
+    tx.execute(_BRING_FORWARD, {"now": now})
 
 
 def ended(tx: Tx, most: int) -> list[FiringId]:

@@ -371,6 +371,7 @@ class ProviderKind(RecordKind):
     """A key is never shown, only that there is one. Without a new key the host stays."""
 
     path = "/v1/providers/"
+    hidden = ("sk-first", "sk-second")
     fields = MappingProxyType(
         {
             "provider_type": RecordField(("openai", "anthropic"), always=True, changes=False),
@@ -399,6 +400,50 @@ class ProviderKind(RecordKind):
 
     def merged(self, record: Record, given: Record) -> Record:
         return {**record, **given, "api_key": MASK}
+
+
+class VariableKind(RecordKind):
+    """Environment variables of tools. The configuration that has them is made when it is needed."""
+
+    path = "/v1/sandbox-config/"
+    key = "key"
+    paged = False
+    single = False
+    fields = MappingProxyType(
+        {
+            "value": RecordField(("first-value", "second-value"), always=True),
+            "description": RecordField(TEXTS),
+        }
+    )
+
+    def __init__(self, cast: Cast) -> None:
+        super().__init__(cast)
+        self.config = ""
+
+    def collection(self, record: Record) -> str:
+        return f"/v1/sandbox-config/{self.config}/environment-variable"
+
+    def item(self, record: Record, record_id: str) -> str:
+        return f"/v1/sandbox-config/environment-variable/{record_id}"
+
+    def body(self, given: Record) -> Any:
+        return {**given, "key": given["key"].replace(" ", "_")}
+
+    def shown(self, answer: Any) -> Record:
+        return super().shown(answer) | {"key": answer["key"].replace("_", " ")}
+
+    async def listed(self, model: RecordModel) -> list[Any]:
+        self.config = (await model.client.insist("POST", "/v1/sandbox-config/local/default"))["id"]
+        return await model.maybe(self.collection({}))
+
+    def acts(self, model: RecordModel) -> Sequence[Callable[[], Any]]:
+        return (lambda: self._remove_all(model),)
+
+    async def _remove_all(self, model: RecordModel) -> None:
+        """The configuration takes its variables along."""
+        if model.client.tosses(0.2):
+            await model.change("DELETE", f"/v1/sandbox-config/{self.config}", None, {})
+            await model.read()  # which makes another one
 
 
 class GroupKind(RecordKind):

@@ -15,7 +15,8 @@ from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.api_model.modelled_resource import PAGE, ModelledResource
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 
-RECORDS_MAX = 4  # of one kind: several pages
+RECORDS_MIN = 2  # of one kind, before anything else is done
+RECORDS_MAX = 4  # several pages
 KEYS = tuple(f"record {number}" for number in range(6))
 Record = dict[str, Any]
 
@@ -107,6 +108,8 @@ class RecordKind:
     filters: tuple[tuple[str, Callable[[Record], bool]], ...] = ()  # queries, and what they find
     links: tuple[Link, ...] = ()
     paged = True
+    single = True  # a route reads one of them
+    hidden: tuple[str, ...] = ()  # texts that nobody is ever shown
     descends = True  # the newest is first unless a client says otherwise
 
     def __init__(self, cast: Cast) -> None:
@@ -175,6 +178,7 @@ class RecordModel(ModelledResource):
         self.kind = kind
         self.ids: dict[str, str] = {}
         self.stamps: dict[str, str] = {}  # when a record was last changed
+        self.born: dict[str, str | None] = {}  # by id: when it was created
 
     def item(self, key: str) -> str:
         return self.kind.item(self.state[key], self.ids[key])
@@ -185,11 +189,10 @@ class RecordModel(ModelledResource):
         return self.client.picks(known) if known else None
 
     async def act(self) -> None:
-        own = self.kind.acts(self)
-        acts = [self._create, self._create, self._change, self._change, self._delete, *own]
+        acts = [self._create, self._change, self._change, self._delete, *self.kind.acts(self)]
         if self.kind.links:
             acts += [self._link, self._link]
-        await self.client.picks(acts)()
+        await (self.client.picks(acts) if len(self.state) >= RECORDS_MIN else self._create)()
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +206,8 @@ class RecordModel(ModelledResource):
     async def _create(self) -> None:
         kind = self.kind
         given = self._drawn({name: field for name, field in kind.fields.items() if field.creates}, 0.5)
-        key = self.client.picks(KEYS)
+        few = len(self.state) < RECORDS_MIN
+        key = self.client.picks([each for each in KEYS if each not in self.state] if few else KEYS)
         if key in self.state and kind.taken is not None and kind.clashes(self.state[key], given):
             body = kind.body({kind.key: key, **given})
             await self.change("POST", kind.collection(given), body, refused=kind.taken)
@@ -232,6 +236,10 @@ class RecordModel(ModelledResource):
         if seen != wanted:
             told = f"{what} of {type(self.kind).__name__} {key} shows {seen} and not {wanted}"
             raise Broken("the API shows what was done", told)
+        if any(secret in str(shown) for secret in self.kind.hidden):
+            raise Broken("a secret is never shown", f"{what} of {type(self.kind).__name__} {key} shows {shown}")
+        if self.born.setdefault(shown["id"], shown.get("created_at")) != shown.get("created_at"):
+            raise Broken("a record was created once", f"{key}: {self.born[shown['id']]}, then {shown['created_at']}")
 
     async def _change(self) -> None:
         kind, key = self.kind, self.some()
@@ -252,14 +260,14 @@ class RecordModel(ModelledResource):
 
     async def _delete(self) -> None:
         key = self.some()
-        if key is None or self.client.tosses(0.5):
+        if key is None:
             return
         path = self.item(key)
         await self.change("DELETE", path, None, {each: one for each, one in self.state.items() if each != key})
         if key in self.state:
             return
         self.ids.pop(key, None)
-        if await self.maybe(path) is not None:
+        if self.kind.single and await self.maybe(path) is not None:
             raise Broken("what was deleted is gone", path)
         await self.change("DELETE", path, None, refused=self.kind.gone)
 
@@ -315,8 +323,9 @@ class RecordModel(ModelledResource):
         listed = await self.kind.listed(self)
         if [self.kind.shown(one)[self.kind.key] for one in listed] != list(self.state):
             raise Broken("a list is in the order of creation", f"{listed} and not {list(self.state)}")
-        for key in self.state:
-            self._equals(key, await self.maybe(self.item(key)), "the record")
+        for one in listed:
+            key = self.kind.shown(one)[self.kind.key]
+            self._equals(key, await self.maybe(self.item(key)) if self.kind.single else one, "the record")
         await self._filters_find()
         await self._links_agree()
         if self.kind.paged and self.state:

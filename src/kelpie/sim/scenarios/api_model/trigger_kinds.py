@@ -119,7 +119,7 @@ class WebhookKind(_OfAgent):
 
     def __init__(self, cast: Cast) -> None:
         super().__init__(cast)
-        self.address: dict[str, str] = {}  # by key: the one that was told last
+        self.address: dict[str, str] = {}  # by id: the one that was told last
         self.ended: list[str] = []
         self.heard: dict[tuple[str, str], str] = {}  # by webhook and delivery: its run
         self._names: list[str] = []
@@ -127,39 +127,38 @@ class WebhookKind(_OfAgent):
 
     def told(self, key: str, before: Record | None, after: Record, answer: Any) -> None:
         if "path" in answer:
-            self.ended += [self.address.pop(key)] if key in self.address else []
-            self.address[key] = answer["path"]
+            self.address[answer["id"]] = answer["path"]
 
     def acts(self, model: RecordModel) -> Sequence[Callable[[], Any]]:
         return (lambda: self._deliver(model), lambda: self._deliver(model), lambda: self._renew(model))
 
     async def _renew(self, model: RecordModel) -> None:
         key = model.some()
-        if key is None or key not in self.address:
+        if key is None or model.ids[key] not in self.address:
             return
         if model.client.tosses(0.5):
-            await self._post(model, self.address[key])  # so that it is known
-        old = self.address.pop(key)
+            await self._post(model, self.address[model.ids[key]])  # so that it is known
+        old = self.address.pop(model.ids[key])
         answer = await model.change("POST", f"{model.item(key)}/renew", None, model.state)
         if answer is None:
             return
         self.ended.append(old)
-        self.address[key] = answer["path"]
+        self.address[answer["id"]] = answer["path"]
         await self._is_refused(model, old)
 
     async def _deliver(self, model: RecordModel) -> None:
         for path in self.ended[-2:]:
             await self._is_refused(model, path)
-        for key in [key for key in self.address if key not in model.state]:
-            self.ended.append(self.address.pop(key))
+        for gone in sorted(self.address.keys() - set(model.ids.values())):
+            self.ended.append(self.address.pop(gone))
             await self._is_refused(model, self.ended[-1])
         key = model.some()
-        if key is None or key not in self.address:
+        if key is None or model.ids[key] not in self.address:
             return
         record, client = model.state[key], model.client
         self._names.append(f"delivery {len(self._names)}")
         name = client.picks(self._names[-3:])
-        told = await self._post(model, self.address[key], name)
+        told = await self._post(model, self.address[model.ids[key]], name)
         if told is None:
             return
         wanted = 202 if record["enabled"] else 403
@@ -171,7 +170,7 @@ class WebhookKind(_OfAgent):
 
     async def _is_refused(self, model: RecordModel, path: str) -> None:
         told = await self._post(model, path)
-        if told is not None and told.status != 401:
+        if told is not None and told.status not in (401, 404):
             raise Broken("an address that was replaced does not work", f"{path}: {told.status} {told.body!r}")
 
     async def _post(self, model: RecordModel, path: str, name: str = "") -> Any:

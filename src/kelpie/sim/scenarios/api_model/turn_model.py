@@ -75,8 +75,10 @@ class TurnModel(ModelledResource):
         return "\n".join(lines)
 
     async def _say(self, lane: str) -> None:
+        """Sometimes with instructions for this turn only."""
         text = self._text()
-        await self._turn(lane, text, self._body(text), self.client.picks(WAYS))
+        more = {"override_system": f"only {self._made}"} if self.client.tosses(0.2) else {}
+        await self._turn(lane, text, {**self._body(text), **more}, self.client.picks(WAYS))
 
     def _body(self, text: str) -> dict[str, Any]:
         return self._said_by(text, otid=f"otid-{self._made}")
@@ -95,7 +97,7 @@ class TurnModel(ModelledResource):
         if told is not None and not self.machine.faults.firings:
             if told["said"] != turn[1:] or len(new) != 1 or new[0]["status"] != "completed":
                 raise Broken("a turn is answered as its script says", f"{way} {text!r}: {told}, {new}")
-            self._prompts_are(lane, turn, asked)
+            self._prompts_are(lane, turn, asked, body.get("override_system"))
         before = deepcopy(self.state)
         self.state = await self.read()
         complete = any(run["status"] == "completed" for run in new)
@@ -204,7 +206,7 @@ class TurnModel(ModelledResource):
         if (told := numbered_frames(again)) != numbered[at + 1 :]:
             raise Broken("a stream read again is the same", f"{run_id} after {numbers[at]}: {told} and {numbered}")
 
-    def _prompts_are(self, lane: str, turn: Said, asked: int) -> None:
+    def _prompts_are(self, lane: str, turn: Said, asked: int, own: str | None) -> None:
         """Each step was asked with what its conversation has, and with the memory of that moment."""
         seen = [one.body for one in self.machine.llm.seen[asked:] if one.body.get("user") == self.agent_id]
         owner = lane if lane in self.state["human"] else DEFAULT
@@ -220,6 +222,11 @@ class TurnModel(ModelledResource):
             if shown != wanted:
                 raise Broken("a prompt is its conversation", f"{lane} was shown {shown} and not {wanted}")
             lines += [said.split('"')[-2] for said in turn[:done] if said.startswith("call memory_insert")]
+            if own is not None:
+                if body["messages"][0]["content"] != own:
+                    raise Broken("a turn has its own instructions", f"{own}: {body['messages'][0]}")
+                done += 1
+                continue
             known = (element(element(body["messages"][0]["content"], "human") or "", "value") or "").split("\n")
             if known != list(dict.fromkeys(lines)):
                 raise Broken("a prompt has the memory of its conversation", f"{lane}: {known} and not {lines}")
