@@ -183,10 +183,11 @@ class Started:
                 [sys.executable, "-m", "kelpie.cli.main", "server", "start", "--foreground"], env=self._env, stderr=log
             )
 
-    def kill_and_restart(self) -> None:
-        """Ends the server with `kill -9` and starts it on the same data."""
+    def kill_and_restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Ends the server with `kill -9`, does something to its data, and starts it on them."""
         self.process.kill()
         self.process.wait(30)
+        meanwhile()
         self._start()
 
     async def ready_s(self) -> float:

@@ -4,6 +4,8 @@ The adapters of a real machine are made in `local`; the simulation and tests giv
 parts of a server.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -20,9 +22,9 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor
-from kelpie.agent.inbox.background_runs import BATCHES_READ
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.wait_graph import WaitGraph
+from kelpie.agent.journal.trace_buffer import TraceBuffer
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
@@ -35,7 +37,6 @@ from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.multi_agent.messaging_tools import MessagingTools
 from kelpie.agent.multi_agent.running_chats import RunningChats
-from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.api import Api
@@ -62,7 +63,7 @@ from kelpie.mcp.oauth.authorization import OAuthTokens
 from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
-from kelpie.runtime import Runtime
+from kelpie.runtime import STREAM_PAGE, Runtime
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search.cache import SizedCache
 from kelpie.search.items import NearestItems
@@ -87,9 +88,13 @@ from kelpie.tools.web.web_tools import web_tools
 from kelpie.triggers.scheduler import Scheduler
 from kelpie.world.egress.broker import Broker, LocalBroker, ServeApi
 from kelpie.world.files.data_dir import DataDir
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.packages.store import Packages
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.agent.turn import activation as _activation
 
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 APIS_KEPT = 1024  # an Api is small and cheap to make; this only saves making one for every request
@@ -119,12 +124,13 @@ class Kelpie:
         finder: NearestItems | None = None,
         data_dir: DataDir | None = None,
         password_kept: str | None = None,
-        stream_page: int = BATCHES_READ,
+        stream_page: int = STREAM_PAGE,
         mcp_file: ReadFile | None = None,
     ) -> None:
         self.world = world
         self.settings = settings
         self.data_dir = data_dir
+        self.stopping = False  # streams without an end of their own end when it is set
         self.broker = LocalBroker(private=settings.egress_private, permitted=settings.tool_egress)  # for cells
         self._share = OrganizationShare(settings.organization_share)
         self._node: Node | None = None
@@ -139,6 +145,7 @@ class Kelpie:
         self._file_tasks: tuple[asyncio.Task[None], ...] = ()
         self._schedule_task: asyncio.Task[None] | None = None
         self._batch_task: asyncio.Task[None] | None = None
+        self._trace_task: asyncio.Task[None] | None = None
         self._callbacks = RunCallbacks(world, settings, self._share)
         self.runtime = self._build(providers, external, packages, finder, password_kept, stream_page)
         shared = self.runtime
@@ -171,7 +178,7 @@ class Kelpie:
         authenticator = Authenticator(world, settings, password_kept)
         quotas = Quotas(world.clock, settings.organization_limits)
         gate, piece_size, disk = MemoryGate(), PieceSize(), DiskUsage(quotas)
-        dispatcher: Dispatcher[Activation] = Dispatcher(
+        dispatcher: Dispatcher[_activation.Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
             clock=world.clock,
@@ -181,6 +188,7 @@ class Kelpie:
             size=lambda activation: activation.bytes,
         )
         run_queue = RunQueue(dispatcher, self._run_ended)
+        batch_runner = BatchRunner(world, settings, quotas, run_queue, self._batch_ended)
         live_agents = LiveAgents(dispatcher, run_queue)
         pauses, active_turns, run_notifier = Pauses(world.clock), ActiveTurns(), RunNotifier()
         passports = Passports(world.ids, world.clock)
@@ -214,7 +222,7 @@ class Kelpie:
             working_memory=settings.working_memory,
             context_window=settings.context_window,
             policy=settings.policy,
-            tracing=_tracing(settings),
+            traces=_traces(world, settings),
         )
         return Runtime(
             world=world,
@@ -238,8 +246,8 @@ class Kelpie:
             run_queue=run_queue,
             run_notifier=run_notifier,
             recovery=Recovery(world.database, dispatcher, run_queue, live_agents, authenticator),
-            scheduler=Scheduler(world, settings, quotas, run_queue),
-            batch_runner=BatchRunner(world, settings, quotas, run_queue, self._callbacks.wake),
+            scheduler=Scheduler(world, settings, quotas, run_queue, batch_runner.wake),
+            batch_runner=batch_runner,
             pauses=pauses,
             active_turns=active_turns,
             wait_graph=wait_graph,
@@ -285,7 +293,7 @@ class Kelpie:
             runtime.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: ownership_fence.join(tx, NODE_ID, "", _NEVER))
         embedding = EmbeddingBacklog(self.world, runtime.embeddings, runtime.active_turns.has_any)
-        facts = runtime.turn_dependencies.fact_extractor
+        facts, traces = runtime.turn_dependencies.fact_extractor, runtime.turn_dependencies.traces
         self._recovery_task = asyncio.create_task(run_forever(self._maintenance.run, "recovery and cleanup"))
         self._callback_task = asyncio.create_task(run_forever(self._callbacks.run, "callbacks"))
         self._embedding_task = asyncio.create_task(run_forever(embedding.run, "embedding backlog"))
@@ -298,6 +306,8 @@ class Kelpie:
         )
         self._schedule_task = asyncio.create_task(run_forever(runtime.scheduler.run, "schedules"))
         self._batch_task = asyncio.create_task(run_forever(runtime.batch_runner.run, "batches"))
+        if traces is not None:
+            self._trace_task = asyncio.create_task(run_forever(traces.run, "prompts of steps"))
         if self._mcp_file is not None:
             await self._mcp_upkeep.load(self._mcp_file)
         if self.world.keyring.store is not None:
@@ -322,7 +332,7 @@ class Kelpie:
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within `drain_s` seconds and closes everything."""
-        runtime = self.runtime
+        runtime, self.stopping = self.runtime, True
         if self._schedule_task is not None:
             await runtime.scheduler.finish_round()
             self._schedule_task.cancel()
@@ -334,6 +344,10 @@ class Kelpie:
         await runtime.dispatcher.close(drain_s)
         if self._callback_task is not None:
             self._callback_task.cancel()
+        if self._trace_task is not None:
+            self._trace_task.cancel()
+        if (traces := runtime.turn_dependencies.traces) is not None:
+            await traces.close()
         await self._mcp_upkeep.close()
         await runtime.mcp_pool.close()
         await runtime.mcp_tokens.close()
@@ -375,11 +389,15 @@ class Kelpie:
         self.runtime.scheduler.run_ended()
         self.runtime.batch_runner.run_ended()
 
-    async def _activate(self, key: str) -> Activation:
-        assert self._node is not None, "start() comes first"
-        return await Activation.load(self.runtime.turn_dependencies, self._node, AgentId(key))
+    def _batch_ended(self) -> None:
+        self._callbacks.wake()
+        self.runtime.scheduler.run_ended()
 
-    async def _deactivate(self, activation: Activation) -> None:
+    async def _activate(self, key: str) -> _activation.Activation:
+        assert self._node is not None, "start() comes first"
+        return await _activation.Activation.load(self.runtime.turn_dependencies, self._node, AgentId(key))
+
+    async def _deactivate(self, activation: _activation.Activation) -> None:
         """Nothing to save: all that an activation holds is committed. A turn that goes on commits nothing more."""
         activation.end()
 
@@ -443,8 +461,9 @@ def _mcp_pool(
     return ConnectionPool(dialer, _mcp_limits(settings), world.clock, share)
 
 
-def _tracing(settings: Settings) -> Tracing | None:
-    return Tracing(settings.trace_steps, settings.trace_bytes_max) if settings.trace_steps else None
+def _traces(world: World, settings: Settings) -> TraceBuffer | None:
+    tracing = Tracing(settings.trace_steps, settings.trace_bytes_max)
+    return TraceBuffer(world, tracing) if settings.trace_steps else None
 
 
 def _observe(transition: StateTransition) -> None:

@@ -3,8 +3,11 @@
 Nothing in here knows a caller: `api.Api` decides what a caller may reach.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.disk_usage import DiskUsage
@@ -21,7 +24,6 @@ from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.multi_agent.running_chats import RunningChats
-from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.batches.runner import BatchRunner
@@ -42,6 +44,11 @@ from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.tools.mcp.runner import McpToolRunner
 from kelpie.triggers.scheduler import Scheduler
 from kelpie.world.world import World
+
+if TYPE_CHECKING:
+    from kelpie.agent.turn.activation import Activation
+
+STREAM_PAGE = 64  # batches of a stored stream that a follower reads at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +90,4 @@ class Runtime:
     mcp_pool: ConnectionPool
     mcp_tool_runner: McpToolRunner
     mcp_tokens: OAuthTokens
-    stream_page: int  # batches of a stored stream that a follower reads at once
+    stream_page: int

@@ -165,6 +165,35 @@ async def test_a_batch_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert await rig.get(first["batch_id"]) == first
 
 
+async def test_a_batch_that_is_sent_again_under_its_ids_runs_once(rig: Rig) -> None:
+    items = [{"content": f"{n}", "otid": f"mine-{n}"} for n in range(3)]
+    first, again = await rig.send(items), await rig.send(items)
+    assert first["batch_id"] != again["batch_id"]
+    assert [each["run_id"] for each in again["results"]] == [each["run_id"] for each in first["results"]]
+    assert await rig.said() == ["0", "1", "2"] and len(rig.puppet.asked) == 3
+    await rig.send(["between"])
+    assert _statuses(await rig.send(items)) == ["completed"] * 3
+    assert await rig.said() == ["0", "1", "2", "between"]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_request_with_an_idempotency_key_makes_one_batch(rig: Rig, parallel: bool) -> None:
+    body, headers = {"messages": ["0", "1", "2"], "parallel": parallel}, {"Idempotency-Key": "monday"}
+    answers = await asyncio.gather(*(rig.client.post(rig.base, json=body, headers=headers) for _ in range(3)))
+    assert [each.status_code for each in answers] == [200] * 3
+    assert answers[0].json() == answers[1].json() == answers[2].json()
+    assert len(rig.puppet.asked) == 3 and len((await rig.client.get("/v1/kelpie/batches")).json()) == 1
+    other = await rig.client.post(rig.base, json={"messages": ["3"]}, headers=headers)
+    assert other.status_code == 409 and "Idempotency-Key was used for another batch" in other.text
+    second = (await make_agent(rig.client, name="two"))["id"]
+    for agent in (second, second):
+        answer = await rig.client.post(f"/v1/agents/{agent}/messages/batch", json=body, headers=headers)
+        assert answer.status_code == 200 and answer.json()["batch_id"] != answers[0].json()["batch_id"]
+    requests = {"requests": [{"agent_id": rig.agent, "input": "hello"}]}
+    jobs = [(await rig.client.post("/v1/messages/batches", json=requests, headers=headers)).json() for _ in range(2)]
+    assert jobs[0]["id"] == jobs[1]["id"]
+
+
 async def test_a_cancelled_batch_sends_nothing_more(rig: Rig) -> None:
     rig.puppet.script.append(asyncio.Event())
     made = await rig.send([f"{n}" for n in range(8)], 202, "?background=true")
@@ -365,8 +394,30 @@ async def test_keys_and_organizations_keep_to_their_own(rig: Rig) -> None:
     ):
         assert (await rig.client.get(path, headers=headers)).status_code == 404, path
     assert (await rig.client.get("/v1/kelpie/batches", headers=headers)).json() == []
+    for scope in ({"agent_ids": [other]}, {"project_ids": [(await _project(rig, other))["id"]]}):
+        key = (await rig.client.post("/v1/kelpie/keys", json={"name": "k"} | scope)).json()["key"]
+        bound = {"Authorization": f"Bearer {key}"}
+        mine = await rig.client.post(f"/v1/agents/{other}/messages/batch", json={"messages": ["2"]}, headers=bound)
+        own = f"/v1/agents/{other}/messages/batch/{mine.json()['batch_id']}"
+        assert (await rig.client.get(own, headers=bound)).json()["completed"] == 1
+        for path in (
+            f"{rig.base}/{batch['batch_id']}",
+            "/v1/kelpie/batches",
+            f"/v1/kelpie/batches/{batch['batch_id']}",
+        ):
+            assert (await rig.client.get(path, headers=bound)).status_code == 403, path
+        stray = f"/v1/agents/{other}/messages/batch/{batch['batch_id']}"
+        assert (await rig.client.get(stray, headers=bound)).status_code == 404
+        assert (await rig.client.post(f"{stray}/cancel", headers=bound)).status_code == 404
+        assert (await rig.client.post(rig.base, json={"messages": ["3"]}, headers=bound)).status_code == 403
     foreign = {"requests": [{"agent_id": rig.agent, "input": "hi"}]}
     assert (await rig.client.post("/v1/messages/batches", json=foreign, headers=headers)).status_code == 404
+
+
+async def _project(rig: Rig, agent: str) -> dict[str, Any]:
+    project = (await rig.client.post("/v1/projects", json={"name": "one"})).json()
+    await rig.client.post(f"/v1/projects/{project['id']}/agents", json={"agent_id": agent})
+    return project
 
 
 async def test_the_number_of_batches_is_limited_and_old_ones_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,3 +435,37 @@ async def test_the_number_of_batches_is_limited_and_old_ones_go(rig: Rig, monkey
     await database.transact(lambda tx: batches.clean_up(tx, later))
     assert (await rig.client.get(f"{rig.base}/{first['batch_id']}")).status_code == 404
     assert await rig.said() == ["1"]
+
+
+async def test_items_come_in_pages_with_what_was_asked_and_answered(rig: Rig) -> None:
+    gate = asyncio.Event()
+    rig.puppet.script.extend([said("first answer"), ModelError(ModelFault.bad_request, "broken"), gate])
+    sent = await rig.send(["one", "two <b>", "three", "x" * 5000], 202, "?background=true")
+    await rig.until(lambda: _true(rig.puppet.waiting.is_set()))
+    base = f"/v1/kelpie/batches/{sent['batch_id']}/items"
+    first = (await rig.client.get(base, params={"limit": 2})).json()
+    assert [(each["index"], each["status"], each["input"]) for each in first] == [
+        (0, "completed", "one"),
+        (1, "failed", "two <b>"),
+    ]
+    assert (first[0]["output"], first[0]["error"]) == ("first answer", None)
+    assert first[1]["output"] is None and "broken" in first[1]["error"]
+    assert {each["agent_id"] for each in first} == {rig.agent}
+    rest = (await rig.client.get(base, params={"after": 1})).json()
+    assert [(each["index"], each["status"], len(each["input"])) for each in rest] == [
+        (2, "running", 5),
+        (3, "waiting", 2000),
+    ]
+    gate.set()
+    await rig.ended(sent["batch_id"])
+    done = (await rig.client.get(base, params={"after": 2})).json()
+    assert [(each["status"], each["output"]) for each in done] == [("completed", "ok")]
+    whole = (await rig.client.get(base.removesuffix("/items"))).json()
+    brief = (await rig.client.get(base.removesuffix("/items"), params={"results": False})).json()
+    assert len(whole.pop("results")) == 4 and brief == whole
+    assert (await rig.client.get(base, params={"limit": 0})).status_code == 422
+    assert (await rig.client.get(base.replace(sent["batch_id"], "job-" + "0" * 8))).status_code in (404, 422)
+
+
+async def _true(value: bool) -> bool:
+    return value

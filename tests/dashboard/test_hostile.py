@@ -3,6 +3,7 @@
 The pages are watched: a request to another origin, a violation of the policy or an error fails the test.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,10 @@ def test_every_screen_shows_hostile_names_and_texts_as_text(
     ids = hostile_agent(api)
     agent = ids["agent"]
     watched = visit(viewport={"width": 1280, "height": 800})
-    watched.page.route("**/v1/kelpie/logs**", lambda route: route.fulfill(json={"last": 1, "lines": [{"line": LINE}]}))
+    line = f"id: 1a2b3c4d-1\ndata: {json.dumps({'number': 1, 'line': LINE})}\n\n"
+    watched.page.route(
+        "**/v1/kelpie/logs/stream**", lambda route: route.fulfill(body=line, content_type="text/event-stream")
+    )
     page = watched.open(f"#/memory/{agent}")
     places = (
         *(f"memory/{agent}/{part}" for part in ("blocks", "working", "passages", "files", f"blocks/{ids['block']}")),

@@ -1,6 +1,7 @@
 """Screens for those who look after a server: tools and MCP, health, access, import and export, logs."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.accessibility import violations
-from tests.dashboard.agents import make_agent, say
+from tests.dashboard.agents import make_agent, say, script
 from tests.dashboard.watched import Watched
 
 OWN_SERVER = True
@@ -174,13 +175,26 @@ def test_an_agent_leaves_as_a_file_and_comes_back(api: httpx.Client, watched: Wa
 
 
 def test_the_log_is_live_and_filtered(api: httpx.Client, watched: Watched) -> None:
-    agent = make_agent(api, "unlucky")
-    page = watched.open("#/logs")
+    agents = [make_agent(api, name)["id"] for name in ("unlucky", "luckless")]
+
+    def fail(agent: str) -> None:
+        assert api.post(f"/v1/agents/{agent}/messages", json={"input": script({"error": "llm_rate_limit"})}).is_error
+
+    page = watched.open(f"#/logs?contains={agents[0]}")
     log = page.get_by_role("log")
-    expect(page.get_by_label("Level")).to_be_visible()
-    say(api, agent, {"error": "llm_authentication"})
-    expect(log.locator(".log-line").first).to_be_visible()
-    assert violations(page) == []
-    page.get_by_label("Only lines with").fill("no line has this text")
     expect(log).to_contain_text("No lines match.")
-    assert "contains=no" in page.url
+    for agent in agents:
+        fail(agent)
+    lines = log.locator(".log-line:not(.hint)")
+    expect(lines).to_have_count(1)
+    expect(lines.first).to_contain_text("provider_failed")
+    assert violations(page) == []
+    page.get_by_role("button", name="Pause").click()
+    fail(agents[0])
+    page.get_by_label("Only lines with").fill("/messages")
+    expect(page).to_have_url(re.compile("contains=%2Fmessages"))
+    expect(lines).to_have_count(0)
+    page.get_by_role("button", name="Continue").click()
+    expect(lines).to_have_count(3)
+    page.get_by_label("Level").select_option("error")
+    expect(log).to_contain_text("No lines match.")

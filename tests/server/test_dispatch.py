@@ -39,7 +39,7 @@ def paths_like(pattern: str) -> set[str]:
 
 
 async def test_the_index_finds_what_the_router_finds(app: FastAPI) -> None:
-    routes, index = app.router.routes, RouteIndex(app.router.routes)
+    routes, index = app.routes, RouteIndex(app.routes)
     found = 0
     for path in sorted({path for route in routes for path in paths_like(getattr(route, "path", "/"))}):
         for method in METHODS:
@@ -59,7 +59,7 @@ async def test_the_index_finds_what_the_router_finds(app: FastAPI) -> None:
 async def test_nearly_every_route_is_read_without_the_solver(app: FastAPI) -> None:
     slow = [
         route
-        for route in app.router.routes
+        for route in app.routes
         if getattr(route, "path", "").startswith("/v1/") and dispatch._endpoint(route) is None  # type: ignore[arg-type]
     ]
     assert len(slow) <= 5, [getattr(route, "path", "") for route in slow]

@@ -524,9 +524,9 @@ def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
 def a_lost_group_is_not_replayed(patch: pytest.MonkeyPatch) -> None:
     original = group_commit._Group._undo_one
 
-    def undo_one(self: Any, error: Exception, kept: int) -> None:
+    def undo_one(self: Any, error: Exception, kept: int, *, savepoint: bool) -> None:
         try:
-            original(self, error, kept)
+            original(self, error, kept, savepoint=savepoint)
         except group_commit._GroupLost:
             self.roll_back()
             self._begin()

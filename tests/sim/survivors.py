@@ -4,6 +4,7 @@ what a test function notices.
 `tests/sim/mutations.py` has the others, and describes how they are used.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -35,9 +36,11 @@ from kelpie.storage.runs import callbacks, runs, unfinished
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.tables import agent_head, conversations
 from kelpie.storage.tables import runs as runs_table
+from kelpie.world.sqlite import group_commit
 from kelpie.world.statements import Prepared
 from tests.agent import test_compaction, test_event_buffer
 from tests.sim.mutations import Mutation
+from tests.world import test_commit_group
 
 
 def a_turn_told_as_failed_goes_on(patch: pytest.MonkeyPatch) -> None:
@@ -352,6 +355,16 @@ SURVIVORS = (
 )
 
 
+def a_function_that_failed_leaves_its_work_in_the_group(patch: pytest.MonkeyPatch) -> None:
+    original = group_commit._Group._undo_one
+
+    def undo_one(self: Any, error: Exception, kept: int, *, savepoint: bool) -> None:
+        with contextlib.suppress(group_commit._FunctionFailed):
+            original(self, error, kept, savepoint=savepoint)
+
+    patch.setattr(group_commit._Group, "_undo_one", undo_one)
+
+
 @dataclass(frozen=True)
 class UnitMutation:
     """A planted bug that `test`, a test function without fixtures, notices and no scenario does."""
@@ -369,6 +382,11 @@ TESTED = (
     UnitMutation(
         answers_that_are_stored_may_be_sent_again,
         test_event_buffer.test_the_end_of_a_turn_that_broke_off_says_whether_its_input_is_stored,
+    ),
+    # Few functions refuse after they wrote, and rarely behind others in a group.
+    UnitMutation(
+        a_function_that_failed_leaves_its_work_in_the_group,
+        test_commit_group.test_a_function_that_refuses_leaves_nothing_of_its_work,
     ),
     # Other bounds end such a turn as well, later.
     UnitMutation(

@@ -1,17 +1,35 @@
-"""Planted bugs in projects and schedules, each with the seed that finds it.
+"""Planted bugs in projects, schedules, webhooks, batches and dashboard sessions, each with the seed that finds it.
 
 `tests/sim/mutations.py` describes how they are used.
 """
 
+import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kelpie.accounts import authentication
+from kelpie.accounts.sessions import Sessions
 from kelpie.agent.resources.projects import Projects
-from kelpie.core.triggers.schedules import Firing, FiringStatus
-from kelpie.triggers import delivery, scheduler
+from kelpie.batches import runner as batch_runner
+from kelpie.batches.batches import Batches
+from kelpie.core.errors import StorageError
+from kelpie.core.triggers.schedules import DueTimes, Firing, FiringStatus, MissedPolicy, Schedule, after_failure
+from kelpie.storage.agents import agents as agent_rows
+from kelpie.storage.agents import projects as project_rows
+from kelpie.storage.runs import batches as batch_rows
+from kelpie.storage.runs import client_ids
+from kelpie.storage.triggers import firings as firing_rows
+from kelpie.storage.triggers import schedules as schedule_rows
+from kelpie.triggers import delivery, scheduled_batch, scheduler, webhooks
+from kelpie.triggers.scheduler import Scheduler
+from kelpie.triggers.schedules import Schedules
+from kelpie.triggers.webhooks import Webhooks
 from tests.sim.mutations import Mutation
+
+# --- projects --------------------------------------------------------------------------------------------------------
 
 
 def a_home_project_that_goes_is_told_to_no_live_agent(patch: pytest.MonkeyPatch) -> None:
@@ -24,18 +42,297 @@ def a_home_project_that_goes_is_told_to_no_live_agent(patch: pytest.MonkeyPatch)
     patch.setattr(Projects, "__init__", init)
 
 
+def a_deleted_project_stays_the_home_of_its_agents(patch: pytest.MonkeyPatch) -> None:
+    """As if the agent that is being added, or moved, were not looked for again in the transaction of the deletion."""
+
+    async def delete(self: Any, project: Any) -> None:
+        await self._world.database.transact(lambda tx: project_rows.delete(tx, project.id))
+
+    patch.setattr(Projects, "_delete_project", delete)
+
+
+def an_agent_leaves_its_project_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
+    """A write that fails in between leaves the deletion of a project half done."""
+
+    async def delete(self: Any, project: Any) -> None:
+        now, transact = self._world.clock.now(), self._world.database.transact
+        members = await self._world.database.read(lambda tx: project_rows.members(tx, self._organization, project.id))
+        await transact(lambda tx: project_rows.delete(tx, project.id))
+        homeless = tuple(member.agent_id for member in members if member.home)
+        for agent_id in homeless:
+            await transact(lambda tx, each=agent_id: agent_rows.update_agent(tx, each, {"project_id": None}, now))
+        self._live_agents.reload(homeless)
+
+    patch.setattr(Projects, "_delete_project", delete)
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------
+
+
 def a_firing_that_was_heard_is_tried_again(patch: pytest.MonkeyPatch) -> None:
     original = delivery.settle
 
     def settle(tx: Any, firing: Firing, now: int) -> Firing | None:
         after = original(tx, firing, now)
         again = after is not None and after.status in (FiringStatus.dead, FiringStatus.done) and firing.attempts < 2
-        return delivery.failed(firing, "again", now, counted=True) if again else after
+        return after_failure(firing, "again", now, counted=True) if again else after
 
     patch.setattr(scheduler.delivery, "settle", settle)
 
 
+def a_due_time_is_taken_before_it_is_fired(patch: pytest.MonkeyPatch) -> None:
+    """A crash in between loses it."""
+
+    async def fire(self: Any, schedule: Schedule) -> None:
+        now, transact = self._now(), self._world.database.transact
+        if schedule.next_at is None or schedule.next_at > now:
+            return
+        times = scheduler.due_times(schedule, now)
+        await transact(lambda tx: schedule_rows.replace(tx, replace(schedule, next_at=times.next_at, last_at=now)))
+        for due in times.fire:
+            firing, attempt = self._new(schedule, due, now, FiringStatus.waiting), self._attempt(now)
+
+            def write(tx: Any, firing: Firing = firing, attempt: Any = attempt) -> list[Any]:
+                if schedule_rows.find(tx, schedule.id) is None or firing_rows.exists(tx, schedule.id, firing.due_at):
+                    return []
+                after, run = delivery.deliver(tx, schedule, firing, attempt, self._quotas, self._settings)
+                firing_rows.insert(tx, after)
+                return [run] if after.status is FiringStatus.running else []
+
+            self._begin(await transact(write))
+
+    patch.setattr(Scheduler, "_fire", fire)
+
+
+def a_clock_that_was_set_back_is_not_followed(patch: pytest.MonkeyPatch) -> None:
+    async def follow(self: Any) -> None:
+        return None
+
+    patch.setattr(Scheduler, "_follow_clock", follow)
+
+
+def a_start_does_not_look_for_a_clock_that_was_set_back(patch: pytest.MonkeyPatch) -> None:
+    original = Scheduler.__init__
+
+    def init(self: Any, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._seen = 0
+
+    patch.setattr(Scheduler, "__init__", init)
+
+
+def a_clock_that_was_ahead_for_a_moment_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """As it was: only the time at the beginning of a look was remembered."""
+    original = Scheduler._follow_clock
+
+    async def follow(self: Any) -> None:
+        await original(self)
+        self._seen = self._world.clock.now()
+
+    patch.setattr(Scheduler, "_follow_clock", follow)
+    patch.setattr(Scheduler, "_now", lambda self: self._world.clock.now())
+
+
+def missed_times_are_all_made_up_for(patch: pytest.MonkeyPatch) -> None:
+    original = scheduler.due_times
+
+    def due_times(schedule: Schedule, now: int) -> DueTimes:
+        return original(replace(schedule, missed=MissedPolicy.run_all), now)
+
+    patch.setattr(scheduler, "due_times", due_times)
+
+
+def a_write_that_failed_ends_the_scheduler(patch: pytest.MonkeyPatch) -> None:
+    original = Scheduler._look
+
+    async def look(self: Any) -> float:
+        try:
+            return await original(self)
+        except StorageError:
+            await asyncio.sleep(86400.0)
+            return 0.0
+
+    patch.setattr(Scheduler, "_look", look)
+
+
+def a_turn_that_failed_at_once_is_not_tried_again(patch: pytest.MonkeyPatch) -> None:
+    dead = lambda firing, error, now, **_: replace(  # noqa: E731
+        firing, status=FiringStatus.dead, attempt_at=None, error=error, updated_at=now
+    )
+    patch.setattr(delivery, "after_failure", dead)
+    patch.setattr(scheduled_batch, "after_failure", dead)
+
+
+def two_servers_try_the_same_firing(patch: pytest.MonkeyPatch) -> None:
+    """A firing is tried without a look at whether another server has tried it meanwhile."""
+
+    async def try_again(self: Any, firing_id: Any) -> None:
+        now = self._world.clock.now()
+        attempt = self._attempt(now)
+        firing = await self._world.database.read(lambda tx: firing_rows.find(tx, firing_id))
+
+        def write(tx: Any) -> list[Any]:
+            schedule = None if firing is None else schedule_rows.find(tx, firing.schedule_id)
+            if firing is None or schedule is None:
+                return []
+            after, run = delivery.deliver(tx, schedule, firing, attempt, self._quotas, self._settings)
+            firing_rows.replace(tx, after)
+            return [run] if after.status is FiringStatus.running else []
+
+        self._begin(await self._world.database.transact(write))
+
+    patch.setattr(Scheduler, "_try_again", try_again)
+
+
+def a_change_of_a_schedule_takes_back_another(patch: pytest.MonkeyPatch) -> None:
+    """As it was: the messages and how they are sent were taken from before the transaction."""
+
+    async def update(self: Any, agent_id: Any, schedule_id: str, change: Any) -> Schedule:
+        said = change(await self.get(agent_id, schedule_id)).said
+        return await original(self, agent_id, schedule_id, lambda current: replace(change(current), said=said))
+
+    original = Schedules.update
+    patch.setattr(Schedules, "update", update)
+
+
+# --- scheduled batches, batches and webhooks -------------------------------------------------------------------------
+
+
+def a_scheduled_batch_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Its firing is not settled, because only the ends of runs are looked for."""
+    original = firing_rows.ended
+
+    def ended(tx: Any, most: int) -> list[Any]:
+        return [each for each in original(tx, most) if getattr(firing_rows.find(tx, each), "batch_id", None) is None]
+
+    patch.setattr(firing_rows, "ended", ended)
+
+
+def a_scheduled_batch_that_was_heard_in_part_is_tried_again(patch: pytest.MonkeyPatch) -> None:
+    original = scheduled_batch.settle
+
+    def settle(tx: Any, firing: Firing, batch_id: Any, now: int) -> Firing | None:
+        after = original(tx, firing, batch_id, now)
+        return after_failure(firing, "again", now, counted=True) if after is not None and after.error else after
+
+    patch.setattr(scheduled_batch, "settle", settle)
+
+
+def a_batch_is_stored_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
+    """The client is told of a batch whose items may not be there."""
+    original = batch_rows.insert
+    kept: list[Any] = []
+
+    def insert(tx: Any, job: Any, organization: Any, rows: Any) -> None:
+        original(tx, job, organization, rows[:1])
+        kept[:] = rows[1:]
+
+    async def create(self: Any, *arguments: Any, **named: Any) -> Any:
+        job = await real(self, *arguments, **named)
+        rest = list(kept)
+        try:
+            await self._world.database.transact(
+                lambda tx: tx.execute(
+                    batch_rows._INSERT,
+                    [
+                        batch_rows._to_row(item)
+                        | {"given": {"input": batch_rows.run_input_to_json(what.given), "config": {}}}
+                        for item, what in rest
+                    ],
+                )
+            )
+        except StorageError:
+            return job
+        return job
+
+    real = Batches.create
+    patch.setattr(batch_rows, "insert", insert)
+    patch.setattr(Batches, "create", create)
+
+
+def a_full_queue_ends_the_batch(patch: pytest.MonkeyPatch) -> None:
+    """Messages of other clients in the queue of an agent keep the rest of a batch from being sent."""
+    original = batch_runner._Places.has_room
+    closed: set[Any] = set()
+
+    def has_room(self: Any, item: Any) -> bool:
+        return item.agent_id not in closed and original(self, item)
+
+    patch.setattr(batch_runner._Places, "has_room", has_room)
+    patch.setattr(batch_runner._Places, "close", lambda self, item: closed.add(item.agent_id))
+
+
+def a_delivery_that_comes_again_is_new(patch: pytest.MonkeyPatch) -> None:
+    async def known(self: Any, hook: Any, otid: str) -> None:
+        return None
+
+    patch.setattr(Webhooks, "_known", known)
+    patch.setattr(webhooks, "client_ids", SimpleNamespace(**{**vars(client_ids), "newest": lambda *_: []}))
+
+
+# --- sessions of the dashboard ---------------------------------------------------------------------------------------
+
+
+def a_session_that_was_signed_out_is_remembered(patch: pytest.MonkeyPatch) -> None:
+    original = Sessions.__init__
+
+    def init(self: Any, world: Any, authenticator: Any) -> None:
+        original(self, world, authenticator)
+        own = ("admit", "password_identity")
+        self._authenticator = SimpleNamespace(
+            forget=lambda: None, **{name: getattr(authenticator, name) for name in own}
+        )
+
+    patch.setattr(Sessions, "__init__", init)
+
+
+def a_session_outlives_its_key(patch: pytest.MonkeyPatch) -> None:
+    """The rights of the key are taken over when the session is opened."""
+    original = authentication._proved_by_session
+    opened: dict[Any, Any] = {}
+
+    def proved(tx: Any, credential: Any, session_id: Any, password: str | None) -> Any:
+        if (found := original(tx, credential, session_id, password)) is not None:
+            opened[session_id] = found
+        return opened.get(session_id)
+
+    patch.setattr(authentication, "_proved_by_session", proved)
+
+
+def a_session_that_was_accepted_once_does_not_expire(patch: pytest.MonkeyPatch) -> None:
+    original = authentication._proved_by_session
+
+    def proved(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return None if found is None else (replace(found[0], expires_at=None), found[1])
+
+    patch.setattr(authentication, "_proved_by_session", proved)
+
+
+_SCHEDULES, _BATCHED, _TWO = "schedules-and-webhooks", "scheduled-batches", "two-schedulers-one-disk"
+_STILL = "no schedule stands still"
+_ONCE = "a firing is heard once"
+
 TRIGGERED = (
     Mutation(a_home_project_that_goes_is_told_to_no_live_agent, "projects", 3, 20, "a live agent has what is stored"),
-    Mutation(a_firing_that_was_heard_is_tried_again, "schedules-and-webhooks", 0, 10, "a firing is heard once"),
+    Mutation(a_deleted_project_stays_the_home_of_its_agents, "projects", 0, 20, "no agent has a deleted project"),
+    Mutation(an_agent_leaves_its_project_in_two_transactions, "projects", 6, 20, "no agent has a deleted project"),
+    Mutation(a_firing_that_was_heard_is_tried_again, _SCHEDULES, 0, 10, _ONCE),
+    Mutation(a_due_time_is_taken_before_it_is_fired, _SCHEDULES, 0, 15, "each due time has a firing"),
+    Mutation(a_clock_that_was_set_back_is_not_followed, _SCHEDULES, 2, 16, _STILL),
+    Mutation(a_start_does_not_look_for_a_clock_that_was_set_back, _SCHEDULES, 2, 23, _STILL),
+    Mutation(a_clock_that_was_ahead_for_a_moment_is_forgotten, _SCHEDULES, 2, 23, _STILL),
+    Mutation(missed_times_are_all_made_up_for, _SCHEDULES, 2, 16, "missed times follow their policy"),
+    Mutation(a_write_that_failed_ends_the_scheduler, _SCHEDULES, 1, 10, _STILL + "|a firing ends"),
+    Mutation(a_turn_that_failed_at_once_is_not_tried_again, _SCHEDULES, 3, 20, "not heard is tried again"),
+    Mutation(two_servers_try_the_same_firing, _TWO, 0, 20, _ONCE),
+    Mutation(a_change_of_a_schedule_takes_back_another, _SCHEDULES, 0, 10, "keep both changes"),
+    Mutation(a_delivery_that_comes_again_is_new, _SCHEDULES, 0, 10, "a delivery is one message"),
+    Mutation(a_scheduled_batch_is_forgotten, _BATCHED, 0, 10, "a firing ends"),
+    Mutation(a_scheduled_batch_that_was_heard_in_part_is_tried_again, _BATCHED, 3, 20, _ONCE),
+    Mutation(a_batch_is_stored_in_two_transactions, "batches", 1, 15, "an acknowledged batch is stored"),
+    Mutation(a_full_queue_ends_the_batch, "batches", 0, 10, "a batch ends"),
+    Mutation(a_session_that_was_signed_out_is_remembered, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
+    Mutation(a_session_outlives_its_key, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
+    Mutation(a_session_that_was_accepted_once_does_not_expire, "dashboard-sessions", 0, 10, "outlives its lifetime"),
 )

@@ -23,6 +23,7 @@ from kelpie.storage.agents import agents
 from kelpie.storage.conversations import messages
 from kelpie.storage.rows import standard_texts
 from kelpie.storage.rows.standard_texts import packed, unpacked
+from kelpie.storage.tables import agents as agents_table
 from kelpie.storage.tables import organizations
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
@@ -132,7 +133,8 @@ def everything(tx: Tx) -> dict[str, list[Any]]:
     """All rows of the tables that the revision touches."""
     names = ("agents", "messages", "agent_tags", "agent_head", "agent_tools", "agent_blocks", "context")
     columns = dict.fromkeys((*names, "block_history"), "*")
-    columns["organization_usage"] = "organization_id, agents, messages, bytes"  # a later revision adds others
+    columns["organization_usage"] = "organization_id, agents, messages, bytes"  # later revisions add others
+    columns["agents"] = ", ".join(agents_table.c.keys())
     return {name: sorted(map(repr, tx.execute(text(f"SELECT {of} FROM {name}")).all())) for name, of in columns.items()}
 
 

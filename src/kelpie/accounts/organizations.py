@@ -39,7 +39,7 @@ class Organizations:
         """Creates an organization whose users can create agents at once. Raises InvalidInput, and Forbidden."""
         self._operator_only()
         now, made = self._world.clock.now(), self._world.ids.new(OrganizationId)
-        new = Organization(made, checked_name(name or f"organization {made.uuid[:8]}"), privileged_tools, now, now)
+        new = Organization(made, checked_name(name or f"organization {made.uuid[-8:]}"), privileged_tools, now, now)
 
         def write(tx: Tx) -> int:
             rows.insert_organization(tx, new)

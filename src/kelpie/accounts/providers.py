@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.errors import Conflict, InvalidInput, ModelError, NotFound
+from kelpie.core.errors import Conflict, InvalidInput, ModelError, NotFound, StorageError
 from kelpie.core.ids import OrganizationId, ProviderId
 from kelpie.core.models.model_providers import (
     UNSAVED,
@@ -75,7 +75,7 @@ class Providers:
         await self._world.database.transact(lambda tx: rows.insert(tx, made, sealing))
         try:
             await self._list(made)
-        except (ModelError, NotFound) as error:
+        except (ModelError, NotFound, StorageError) as error:  # the provider is stored all the same
             told = error.message if isinstance(error, ModelError) else str(error)
             _log.warning(
                 "provider_models_unread",

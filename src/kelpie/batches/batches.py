@@ -1,20 +1,30 @@
 """Batches API: create, read and cancel batches, and wait for their end."""
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from kelpie.agent.inbox import send_preparation
 from kelpie.agent.inbox.cancel import Cancellations
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.batches import items
-from kelpie.batches.runner import CANCELLED, PARALLEL, TOTAL, BatchRunner
+from kelpie.batches.runner import BatchRunner
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.conversations.batches import ACTIVE_MAX, BatchItem, BatchProgress, ItemStatus
+from kelpie.core.conversations.batches import (
+    ACTIVE_MAX,
+    CANCELLED,
+    PARALLEL,
+    TOTAL,
+    BatchItem,
+    BatchProgress,
+    ItemStatus,
+)
 from kelpie.core.conversations.jobs import ACTIVE, Job, JobType
-from kelpie.core.conversations.messages import Message
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import Conflict, InvalidInput, StorageError
 from kelpie.core.ids import AgentId, ConversationId, JobId, OrganizationId
@@ -23,15 +33,18 @@ from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.conversations import conversations, messages
-from kelpie.storage.runs import batches, runs
+from kelpie.storage.runs import batches, runs, unfinished
 from kelpie.storage.runs.batches import ItemInput
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 MESSAGES_MAX = 200  # of one run that a result shows
+EXCERPT_MESSAGES = 3  # at the end of a run
 RESULTS_READ = 10  # results that are read at once
 LOOK_S = 2.0  # a client that waits is told of an end that another server brought about within this time
 CANCEL_S = 10.0  # for the outcome of the runs that a cancelled batch had
+REQUEST = "request"  # in the metadata of its job: the digest of a request that can come again
 CANCELLED_TEXT = "The batch was cancelled before this item was sent."
 
 
@@ -45,12 +58,34 @@ class NewItem:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatableRequest:
+    """A request that its client may send again: the key under which it does, and the digest of what it asks for."""
+
+    key: str
+    digest: str
+
+    def batch_id(self, organization: OrganizationId, agent_id: AgentId | None) -> JobId:
+        """The same for the same key, so that the database refuses a second batch."""
+        name = f"{organization}\0{agent_id or ''}\0{self.key}".encode()
+        return JobId(f"{JobId.prefix}-{UUID(bytes=hashlib.sha256(name).digest()[:16], version=4)}")
+
+
+@dataclass(frozen=True, slots=True)
 class ItemResult:
     """The outcome of an item. `messages` is None when there were too many before it."""
 
     item: BatchItem
     run: Run | None
     messages: tuple[Message, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemExcerpt:
+    """An item with the text of its input, and the last messages of its run, newest first."""
+
+    item: BatchItem
+    given: str
+    last: Sequence[Message]
 
 
 class Batches:
@@ -80,13 +115,19 @@ class Batches:
         agent_id: AgentId | None = None,
         parallel: bool = False,
         callback_url: str | None = None,
+        repeatable: RepeatableRequest | None = None,
     ) -> Job:
         """Checks all items, then stores them; the runner takes it from there. `agent_id` is set if all are for one.
+        A request that comes again returns the batch that it made.
 
         Raises NotFound, InvalidInput, Conflict, QuotaExceeded, ModelError, StorageError.
         """
         prepared = [replace(each, send=await self._prepared(each)) for each in new]
         now, batch_id = self._world.clock.now(), self._world.ids.new(JobId)
+        metadata: dict[str, Any] = {PARALLEL: parallel, TOTAL: len(prepared)}
+        if repeatable is not None:
+            batch_id = repeatable.batch_id(self._organization, agent_id)
+            metadata[REQUEST] = repeatable.digest
         job = Job(
             id=batch_id,
             created_at=now,
@@ -94,14 +135,16 @@ class Batches:
             job_type=JobType.batch,
             background=True,
             agent_id=agent_id,
-            metadata={PARALLEL: parallel, TOTAL: len(prepared)},
+            metadata=metadata,
             callback_url=callback_url,
             created_by_id=self._user,
             last_updated_by_id=self._user,
         )
         rows = [self._row(batch_id, place, each, now) for place, each in enumerate(prepared)]
 
-        def write(tx: Tx) -> None:
+        def write(tx: Tx) -> Job:
+            if repeatable is not None and (known := batches.find(tx, batch_id)) is not None:
+                return _same_request(known[0], repeatable)
             for item, _ in rows:
                 row_ownership.agent(tx, self._organization, item.agent_id)
                 _check_conversation(tx, item)
@@ -110,10 +153,11 @@ class Batches:
                     f"{ACTIVE_MAX} batches have not ended, which is the maximum. Wait for some, or cancel some."
                 )
             batches.insert(tx, job, self._organization, rows)
+            return job
 
-        await self._world.database.transact(write)
+        made = await self._world.database.transact(write)
         self._runner.wake()
-        return job
+        return made
 
     async def get(self, agent_id: AgentId | None, batch_id: JobId) -> tuple[Job, BatchProgress]:
         """A batch of this agent, or any. Raises NotFound."""
@@ -145,6 +189,15 @@ class Batches:
                 left -= sum(_size(message) for message in result.messages or ())
                 results.append(result if left >= 0 else replace(result, messages=None))
         return job, done, results
+
+    async def excerpts(self, batch_id: JobId, after: int, most: int) -> list[ItemExcerpt]:
+        """Items after a place, in order, with what was asked and answered. Raises NotFound."""
+
+        def read(tx: Tx) -> list[ItemExcerpt]:
+            batches.get(tx, self._organization, None, batch_id)
+            return [_excerpt(tx, item) for item in batches.items_after(tx, batch_id, after, most)]
+
+        return await self._world.database.read(read)
 
     async def messages(self, batch_id: JobId, agent_id: AgentId | None, wanted: Page) -> list[Message]:
         """Messages of its runs. Raises NotFound."""
@@ -239,6 +292,12 @@ class Batches:
         return item, ItemInput(replace(new.send, messages=named).given, config)
 
 
+def _same_request(known: Job, repeatable: RepeatableRequest) -> Job:
+    if known.metadata.get(REQUEST) != repeatable.digest:
+        raise Conflict("This Idempotency-Key was used for another batch. Use a new one for each batch.")
+    return known
+
+
 def _check_conversation(tx: Tx, item: BatchItem) -> None:
     if item.conversation_id is None:
         return
@@ -257,6 +316,24 @@ def _results(tx: Tx, some: Sequence[BatchItem]) -> list[ItemResult]:
         )
         for item in some
     ]
+
+
+def _excerpt(tx: Tx, item: BatchItem) -> ItemExcerpt:
+    if item.status is ItemStatus.waiting:
+        return ItemExcerpt(item, _text(batches.input_of(tx, item).given), ())
+    if item.run_id is None or not runs.get_many(tx, [item.run_id]):  # its run was never made, or is deleted
+        return ItemExcerpt(item, "", ())
+    last = messages.page_of_run(tx, item.run_id, Page(EXCERPT_MESSAGES))
+    return ItemExcerpt(item, _text(unfinished.given(tx, item.run_id)), last)
+
+
+def _text(given: RunInput) -> str:
+    return "\n".join(part.text for message in given.messages for part in message.content if isinstance(part, Text))
+
+
+def is_input(row: Message) -> bool:
+    """True for a message that a client sent, which is no part of an answer."""
+    return row.otid is not None and row.role is not Role.summary
 
 
 def _size(message: Message) -> int:

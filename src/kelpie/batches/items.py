@@ -11,6 +11,7 @@ from kelpie.accounts.quotas import Quotas
 from kelpie.agent.inbox import run_acceptance
 from kelpie.agent.resources.conversation_opening import ConversationOpening, write_fork
 from kelpie.agent.turn import duplicate_sends
+from kelpie.agent.turn.duplicate_sends import BATCH_ITEM
 from kelpie.core.conversations.batches import UNSENT, BatchItem, ItemStatus
 from kelpie.core.conversations.jobs import Job
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
@@ -53,7 +54,7 @@ def begin(
         return ended(item, ItemStatus.failed, at, NO_CONVERSATION), None
     what = batches.input_of(tx, item)
     place = origin if fork is None else fork.id
-    same = None if fork else duplicate_sends.find(tx, item.agent_id, place or "", what.given)
+    same = None if fork else duplicate_sends.find(tx, item.agent_id, place or "", what.given, batch_item=item.place)
     if same is not None and same.background:
         return replace(item, status=ItemStatus.running, run_id=same.id, error=None, updated_at=at), same
     run = Run(
@@ -63,7 +64,7 @@ def begin(
         created_at=at,
         conversation_id=place,
         background=True,
-        metadata={"run_type": "batch", "batch_id": item.batch_id, "batch_item": item.place},
+        metadata={"run_type": "batch", "batch_id": item.batch_id, BATCH_ITEM: item.place},
         request_config=what.request_config,
     )
     try:

@@ -15,7 +15,7 @@ from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.resources.conversation_opening import ISOLATED_MAX, ConversationOpening
 from kelpie.batches import items
 from kelpie.core.access.callers import Caller
-from kelpie.core.conversations.batches import AGENTS_MAX, PARALLEL_MAX, BatchItem, ItemStatus
+from kelpie.core.conversations.batches import AGENTS_MAX, CANCELLED, PARALLEL, PARALLEL_MAX, BatchItem, ItemStatus
 from kelpie.core.conversations.jobs import ACTIVE, Job, JobStatus
 from kelpie.core.conversations.runs import UNFINISHED, Run
 from kelpie.core.errors import KelpieError
@@ -32,7 +32,6 @@ AT_ONCE = 8  # transactions at a time
 READ = 100  # batches at a time
 LOOK_S = 60.0  # longest time between two looks: another server may have stopped
 RUNNING_S = 5.0  # the same while there are batches: an agent may have room again, or a quota was raised
-PARALLEL, CANCELLED, TOTAL = "parallel", "cancel_requested", "total"  # in the metadata of its job
 NANOS_PER_MICRO = 1000
 
 _log = logs.get("batches")

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from types import TracebackType
+from types import ModuleType, TracebackType
 
 from kelpie import __version__
 from kelpie.cli.exit_codes import ERROR
@@ -119,13 +119,16 @@ def _warn_of_unknown_variables() -> None:
 def _prepare_to_serve() -> None:
     """Hides modules that a server never uses, and collects no garbage until the server serves.
 
-    httpx would import its command line with click, rich and pygments, and FastAPI the old pydantic, only to refuse
-    models of it. A server keeps its imports for as long as it runs. A start makes little garbage; looking for it among
-    all that is imported takes a fifth of the time.
+    httpx would import its command line with click, rich and pygments, uvicorn its own with click and multiprocessing,
+    and FastAPI the old pydantic, only to refuse models of it. A server keeps its imports for as long as it runs. A
+    start makes little garbage; looking for it among all that is imported takes a fifth of the time.
     """
     gc.disable()
     for name in ("httpx._main", "rich", "pygments", "pydantic.v1"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    unused = ModuleType("uvicorn.main")  # uvicorn cannot do without it as httpx can
+    unused.__dict__.update(dict.fromkeys(("Server", "main", "run")))
+    sys.modules.setdefault("uvicorn.main", unused)
 
 
 if __name__ == "__main__":

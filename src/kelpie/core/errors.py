@@ -105,8 +105,8 @@ class NotFound(CallerError):
 
     error_code = "not_found"
 
-    def __init__(self, what: str, key: str) -> None:
-        super().__init__(f"{what} not found with id='{key}'")
+    def __init__(self, what: str, key: str, remedy: str = "") -> None:
+        super().__init__(f"{what} not found with id='{key}'" + (f". {remedy}" if remedy else ""))
         self.what = what
         self.key = key
 

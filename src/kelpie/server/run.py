@@ -11,9 +11,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import uvicorn
 import uvloop
 from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 from kelpie.core.access.client_addresses import TrustedProxies
 from kelpie.core.errors import ConfigurationError
@@ -55,6 +56,7 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
 
     def stop() -> None:
         stopping_at.append(loop.time())
+        kelpie.stopping = True
         server.force_exit = server.should_exit  # the second signal does not wait
         server.should_exit = True
 
@@ -67,7 +69,7 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
         await kelpie.stop(max(STOP_S_MIN, settings.drain_s - used_s))
 
 
-def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
+def _config(kelpie: "Kelpie", settings: Settings) -> Config:
     open_files = open_files_limit()
     limits = connection_limits(settings, open_files)
     app: ASGIApp = create_app(kelpie)
@@ -84,7 +86,7 @@ def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
     )
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """uvicorn without its own handling of signals and of the process exit."""
 
     _ready: Callable[[str, int], None]

@@ -1,9 +1,9 @@
 """An index of agent names by trigrams, for the search of a part of a name among very many agents.
 
 SQLite keeps it in a full-text table without content, which triggers update with every change of a name. The number of
-an agent in it is a row of `agent_numbers`: SQLite may renumber rows that have no number of their own. PostgreSQL has an
-index type for this, which needs no table. The index finds candidates, never results: a query must still compare the
-names, because the index knows more letters than the comparison does.
+an agent in it is a column that only this module uses: SQLite may renumber rows that have no number of their own.
+PostgreSQL has an index type for this, which needs no table. The index finds candidates, never results: a query must
+still compare the names, because the index knows more letters than the comparison does.
 """
 
 from sqlalchemy import text
@@ -12,9 +12,8 @@ from kelpie.world.database import Tx
 
 PART = 3  # characters of a trigram; the index cannot help to find a shorter text
 
-_NUMBER = "SELECT number FROM agent_numbers WHERE agent_id = {row}.id"
 _FIND = text(
-    "SELECT numbered.agent_id FROM agent_numbers AS numbered WHERE numbered.number IN "
+    "SELECT numbered.id FROM agents AS numbered WHERE numbered.name_number IN "
     "(SELECT rowid FROM agent_names WHERE agent_names MATCH :parts LIMIT :most)"
 )
 
@@ -23,20 +22,19 @@ def definitions(dialect: str) -> tuple[str, ...]:
     """The statements that make the index of a new database, after its tables."""
     if dialect != "sqlite":
         return ()
-    added = f"INSERT INTO agent_names (rowid, name) SELECT number, NEW.name FROM ({_NUMBER.format(row='NEW')})"
-    removed = (
-        "INSERT INTO agent_names (agent_names, rowid, name) "
-        f"SELECT 'delete', number, OLD.name FROM ({_NUMBER.format(row='OLD')})"
-    )
+    added = "INSERT INTO agent_names (rowid, name) VALUES ({number}, NEW.name)"
+    removed = "INSERT INTO agent_names (agent_names, rowid, name) VALUES ('delete', OLD.name_number, OLD.name)"
+    new = "(SELECT name_number FROM agents WHERE rowid = NEW.rowid)"
     return (
-        "CREATE TABLE agent_numbers (number INTEGER PRIMARY KEY, agent_id TEXT NOT NULL UNIQUE)",
+        "ALTER TABLE agents ADD COLUMN name_number INTEGER",
+        "CREATE UNIQUE INDEX ix_agents_name_number ON agents (name_number)",
         "CREATE VIRTUAL TABLE agent_names USING fts5(name, content='', tokenize='trigram', detail='none')",
         "CREATE TRIGGER agent_name_insert AFTER INSERT ON agents FOR EACH ROW BEGIN "
-        f"INSERT INTO agent_numbers (agent_id) VALUES (NEW.id); {added}; END",
+        "UPDATE agents SET name_number = (SELECT coalesce(max(name_number), 0) + 1 FROM agents) "
+        f"WHERE rowid = NEW.rowid; {added.format(number=new)}; END",
         "CREATE TRIGGER agent_name_update AFTER UPDATE OF name ON agents FOR EACH ROW WHEN NEW.name <> OLD.name BEGIN "
-        f"{removed}; {added}; END",
-        "CREATE TRIGGER agent_name_delete AFTER DELETE ON agents FOR EACH ROW BEGIN "
-        f"{removed}; DELETE FROM agent_numbers WHERE agent_id = OLD.id; END",
+        f"{removed}; {added.format(number='NEW.name_number')}; END",
+        f"CREATE TRIGGER agent_name_delete AFTER DELETE ON agents FOR EACH ROW BEGIN {removed}; END",
     )
 
 

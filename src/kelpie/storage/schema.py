@@ -70,6 +70,8 @@ REVISIONS = Revisions(
         "0020",
         "0021",
         "0022",
+        "0023",
+        "0024",
     ),
     locations=(str(Path(__file__).parent / "migrations" / "versions"),),
 )

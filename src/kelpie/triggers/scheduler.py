@@ -15,7 +15,7 @@ from kelpie.actors.periodic import PeriodicWorker
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import KelpieError
-from kelpie.core.ids import FiringId, RunId
+from kelpie.core.ids import FiringId, JobId, RunId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.triggers.schedules import ON_TIME, UNSETTLED_MAX, DueTimes, Firing, FiringStatus, Schedule, due_times
@@ -23,6 +23,7 @@ from kelpie.observe import logs
 from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.storage.triggers import firings, schedules
 from kelpie.triggers import delivery
+from kelpie.triggers.delivery import Attempt
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -38,24 +39,28 @@ _T = TypeVar("_T")
 
 
 class Scheduler:
-    """Fires the schedules of all organizations."""
+    """Fires the schedules of all organizations. `batch_made` is called after it stored a batch."""
 
-    def __init__(self, world: World, settings: Settings, quotas: Quotas, run_queue: RunQueue) -> None:
+    def __init__(
+        self, world: World, settings: Settings, quotas: Quotas, run_queue: RunQueue, batch_made: Callable[[], None]
+    ) -> None:
         self._world = world
         self._settings = settings
         self._quotas = quotas
         self._run_queue = run_queue
+        self._batch_made = batch_made
         self._worker = PeriodicWorker(self._look, failed=_report, retry_s=RUNNING_S)
         self._running = 0  # firings whose run had not ended at the last look
-        self._seen: Micros | None = None  # the time of the last look
-        self._round = asyncio.Lock()  # held while something is being fired
+        self._seen: Micros | None = None  # the latest time since the clock was last set back
+        self._round = asyncio.Lock()  # held while something is being fired, and from the end of the last round on
+        self._finished = False
 
     def wake(self) -> None:
         """A schedule was made or changed."""
         self._worker.wake()
 
     def run_ended(self) -> None:
-        """A background run has ended, which may be that of a firing."""
+        """A background run or a batch has ended, which may be that of a firing."""
         if self._running:
             self._worker.wake()
 
@@ -64,7 +69,11 @@ class Scheduler:
         await self._worker.run()
 
     async def finish_round(self) -> None:
-        """Waits for what is being fired now, so that a server which stops leaves nothing half told."""
+        """Waits for what is being fired now, so that a server which stops leaves nothing half told. Nothing is fired
+        after it."""
+        if self._finished:
+            return
+        self._finished = True
         try:
             async with asyncio.timeout(STOP_S):
                 await self._round.acquire()
@@ -77,7 +86,7 @@ class Scheduler:
         """Handles everything that is due and returns the time until more is."""
         async with self._round:
             await self._follow_clock()
-            now = self._world.clock.now()
+            now = self._now()
             read = self._world.database.read
             due = await read(lambda tx: schedules.due(tx, now, READ))
             waiting = await read(lambda tx: firings.waiting(tx, now, READ))
@@ -116,25 +125,25 @@ class Scheduler:
     # --- a due schedule ------------------------------------------------------------------------------------------
 
     async def _fire(self, schedule: Schedule) -> None:
-        now = self._world.clock.now()
+        now = self._now()
         if schedule.next_at is None or schedule.next_at > now:
             return  # the clock was set back
         times = due_times(schedule, now)
-        planned = [self._planned(schedule, due, now) for due in times.fire]
+        planned = [(self._new(schedule, due, now, FiringStatus.waiting), self._attempt(now)) for due in times.fire]
         skipped = self._skipped(schedule, times, now)
 
-        def write(tx: Tx) -> list[Run]:
+        def write(tx: Tx) -> list[Run | None]:
             current = schedules.find(tx, schedule.id)
             if current is None or current.next_at != schedule.next_at:
                 return []  # changed, or fired by another server
             room = UNSETTLED_MAX - firings.count_unsettled(tx, schedule.id)
-            begun: list[Run] = []
-            for firing, run in planned:
+            begun: list[Run | None] = []
+            for firing, attempt in planned:
                 if firings.exists(tx, schedule.id, firing.due_at):
                     continue  # before the clock was set back
-                after = self._first_attempt(tx, current, firing, run, room - len(begun))
+                after, run = self._first_attempt(tx, current, firing, attempt, room - len(begun))
                 firings.insert(tx, after)
-                begun += [run] if after.run_id is not None else []
+                begun += [run] if after.status is FiringStatus.running else []
             if skipped is not None and not firings.exists(tx, schedule.id, skipped.due_at):
                 firings.insert(tx, skipped)
             last_at = max((*times.fire, times.skipped or 0, current.last_at or 0))
@@ -144,15 +153,16 @@ class Scheduler:
 
         self._begin(await self._world.database.transact(write))
 
-    def _planned(self, schedule: Schedule, due: Micros, now: Micros) -> tuple[Firing, Run]:
-        firing = self._new(schedule, due, now, FiringStatus.waiting)
-        return firing, delivery.scheduled_run(self._world.ids.new(RunId), schedule, firing, now)
+    def _attempt(self, now: Micros) -> Attempt:
+        return Attempt(now, self._world.ids.new(RunId), self._world.ids.new(JobId))
 
-    def _first_attempt(self, tx: Tx, schedule: Schedule, firing: Firing, run: Run, room: int) -> Firing:
+    def _first_attempt(
+        self, tx: Tx, schedule: Schedule, firing: Firing, attempt: Attempt, room: int
+    ) -> tuple[Firing, Run | None]:
         if room <= 0:
             why = f"{UNSETTLED_MAX} earlier firings of this schedule have not ended."
-            return replace(firing, status=FiringStatus.skipped, error=why)
-        return delivery.deliver(tx, schedule, firing, run, self._quotas, self._settings)
+            return replace(firing, status=FiringStatus.skipped, error=why), None
+        return delivery.deliver(tx, schedule, firing, attempt, self._quotas, self._settings)
 
     def _skipped(self, schedule: Schedule, times: DueTimes, now: Micros) -> Firing | None:
         """The record of times that were missed and are not made up for; one for all of them."""
@@ -175,24 +185,24 @@ class Scheduler:
     # --- a firing ------------------------------------------------------------------------------------------------
 
     async def _try_again(self, firing_id: FiringId) -> None:
-        now, run_id = self._world.clock.now(), self._world.ids.new(RunId)
+        now = self._now()
+        attempt = self._attempt(now)
 
-        def write(tx: Tx) -> list[Run]:
+        def write(tx: Tx) -> list[Run | None]:
             firing = firings.find(tx, firing_id)
             if firing is None or firing.attempt_at is None or firing.attempt_at > now:
                 return []  # tried by another server
             schedule = schedules.find(tx, firing.schedule_id)
             if schedule is None:
                 return []  # deleted, and the firing with it
-            run = delivery.scheduled_run(run_id, schedule, firing, now)
-            after = delivery.deliver(tx, schedule, firing, run, self._quotas, self._settings)
+            after, run = delivery.deliver(tx, schedule, firing, attempt, self._quotas, self._settings)
             firings.replace(tx, after)
             return [run] if after.status is FiringStatus.running else []
 
         self._begin(await self._world.database.transact(write))
 
     async def _settle(self, firing_id: FiringId) -> None:
-        now = self._world.clock.now()
+        now = self._now()
 
         def write(tx: Tx) -> Firing | None:
             firing = firings.find(tx, firing_id)
@@ -215,28 +225,39 @@ class Scheduler:
                 error=after.error,
             )
 
-    def _begin(self, begun: Sequence[Run]) -> None:
+    def _begin(self, begun: Sequence[Run | None]) -> None:
+        """Hands on what was stored: runs, and None for each batch."""
         for run in begun:
             self._running += 1
-            self._run_queue.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
+            if run is None:
+                self._batch_made()
+            else:
+                self._run_queue.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
 
     # --- the clock -----------------------------------------------------------------------------------------------
 
+    def _now(self) -> Micros:
+        now = self._world.clock.now()
+        self._seen = now if self._seen is None else max(now, self._seen)
+        return now
+
     async def _follow_clock(self) -> None:
-        """After the clock was set back, finds the next time of the schedules that were ahead of it. What was fired
-        already is not fired again: a schedule has one firing for each time."""
+        """After the clock was set back, finds the next time of the schedules and firings that were ahead of it. What
+        was fired already is not fired again: a schedule has one firing for each time."""
         now, seen = self._world.clock.now(), self._seen
-        self._seen = now
         if seen is not None and now > seen - ON_TIME:
             return
+        if await self._world.database.read(lambda tx: firings.are_ahead_of(tx, now)):
+            await self._world.database.transact(lambda tx: firings.bring_forward(tx, now))
         after_id = ""
         while True:
             found = await self._world.database.read(lambda tx, last=after_id: schedules.ahead_of(tx, now, last, READ))
             for schedule in found:
                 await self._world.database.transact(lambda tx, each=schedule: _rewind(tx, each, now))
             if len(found) < READ:
-                return
+                break
             after_id = found[-1].id
+        self._seen = now
 
 
 def _rewind(tx: Tx, schedule: Schedule, now: Micros) -> None:
@@ -244,7 +265,8 @@ def _rewind(tx: Tx, schedule: Schedule, now: Micros) -> None:
     if current is None or current.recurrence is None or current.last_at != schedule.last_at:
         return
     next_at = None if current.paused else current.recurrence.next_after(now)
-    schedules.replace(tx, replace(current, next_at=next_at, last_at=now))
+    last_at = None if current.last_at is None else min(current.last_at, now)
+    schedules.replace(tx, replace(current, next_at=next_at, last_at=last_at))
 
 
 def _report(error: KelpieError) -> None:

@@ -97,12 +97,15 @@ class Schedules:
         Raises NotFound, InvalidInput, StorageError.
         """
         before = await self.get(agent_id, schedule_id)
-        said = await self._prepared(agent_id, change(before).said)
+        asked = change(before).said
+        prepared = await self._prepared(agent_id, asked)
         now = self._world.clock.now()
 
         def write(tx: Tx) -> Schedule:
             current = self._locked(tx, agent_id, schedule_id)
-            new = replace(change(current), said=said)
+            new = change(current)
+            if new.said.messages == asked.messages:  # otherwise another request changed them, and this one does not
+                new = replace(new, said=replace(new.said, messages=prepared.messages))
             if new.at != current.at:
                 _check_future(new.at, now)
             after = replace(

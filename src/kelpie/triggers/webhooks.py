@@ -18,7 +18,7 @@ from kelpie.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, HookId
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
-from kelpie.core.triggers.webhooks import HOOKS_MAX, Webhook
+from kelpie.core.triggers.webhooks import HOOKS_MAX, NO_HOOK, Webhook
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.conversations import conversations
 from kelpie.storage.runs import client_ids, runs
@@ -154,7 +154,7 @@ class Webhooks:
     async def _shown(self) -> Webhook:
         found = await self._world.database.read(lambda tx: hooks.find(tx, self._caller.key_id or ""))
         if found is None or found[0].organization_id != self._organization:
-            raise NotFound("Webhook", "?")
+            raise NotFound("Webhook", "?", NO_HOOK)
         if not found[0].enabled:
             raise Forbidden("This webhook is switched off. Switch it on before delivering to it.")
         return found[0]

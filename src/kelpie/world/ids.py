@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 import uuid
 from typing import Protocol, TypeVar
 
@@ -13,13 +14,17 @@ _BATCH = 256
 _VARIANTS = "89ab"
 
 
+# Ids begin with ten hexadecimal digits of milliseconds since this moment, 2020-01-01; they start again after 34 years.
+_SINCE_NS, _MS_BITS = 1_577_836_800 * 10**9, 40
+
+
 class Ids(Protocol):
     def new(self, kind: type[AnyId]) -> AnyId:
-        """A fresh id of this kind."""
+        """A fresh id of this kind. It may tell when it was made, and its first characters are not random."""
         ...
 
     def uuid(self) -> str:
-        """A fresh uuid4 without a prefix."""
+        """A fresh uuid4 without a prefix. All of it is random."""
         ...
 
     def secret(self) -> bytes:
@@ -28,14 +33,18 @@ class Ids(Protocol):
 
 
 class RandomIds:
-    """Ids from the operating system's randomness, fetched for many ids at once: a turn needs about eight."""
+    """Ids from the operating system's randomness, fetched for many ids at once: a turn needs about eight.
+
+    Those of rows begin with the time, so that new rows stand next to each other in every index: see decision 0043.
+    """
 
     def __init__(self) -> None:
         self._digits = ""
         self._used = 0
 
     def new(self, kind: type[AnyId]) -> AnyId:
-        return kind(f"{kind.prefix}-{self.uuid()}")
+        now = (time.time_ns() - _SINCE_NS) // 1_000_000 % (1 << _MS_BITS)
+        return kind(f"{kind.prefix}-{now >> 8:08x}-{now & 0xFF:02x}{self.uuid()[11:]}")
 
     def uuid(self) -> str:
         start = self._used

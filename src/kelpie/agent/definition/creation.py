@@ -172,7 +172,7 @@ def make_agent(
     files, chars = file_window(model.context_window)
     return Agent(
         id=agent_id,
-        name=check_name(new.name) if new.name is not None else f"Agent {agent_id.uuid[:8]}",
+        name=check_name(new.name) if new.name is not None else f"Agent {agent_id.uuid[-8:]}",
         agent_type=new.agent_type,
         system=_instructions(new, spec),
         model=model,

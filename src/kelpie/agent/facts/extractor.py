@@ -4,14 +4,15 @@ It works beside the turns and never in them. The facts, the progress and the cos
 loses nor doubles any of them. It spends from the agent's budget, and does nothing while the agent is paused.
 """
 
+from __future__ import annotations
+
 import asyncio
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kelpie.actors.periodic import PeriodicWorker
-from kelpie.agent.facts.fact_commit import FactCommit
 from kelpie.agent.facts.model_answer import ExtractedFacts
 from kelpie.agent.facts.model_prompt import is_spoken
-from kelpie.agent.facts.model_question import Question, Reading, Unusable
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.core.agents.agent import Agent
@@ -28,7 +29,12 @@ from kelpie.storage.conversations import fact_progress
 from kelpie.storage.memory import facts
 from kelpie.storage.runs import steps
 from kelpie.world.database import Tx
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.agent.facts import fact_commit as _fact_commit
+    from kelpie.agent.facts import model_question as _model_question
 
 LOOK_EVERY_S = 30.0  # when no turn has ended and woken the worker
 AT_ONCE = 4
@@ -70,10 +76,14 @@ class FactExtractor:
         self._world = world
         self._models = models
         self._pauses = pauses
-        self._fact_commit = FactCommit(world, embeddings)
+        self._embeddings = embeddings
         self._live_agents = live_agents
         self._policy = policy
         self._worker = PeriodicWorker(self._round, failed=_report, retry_s=LOOK_EVERY_S)
+
+    @cached_property
+    def _fact_commit(self) -> _fact_commit.FactCommit:
+        return _fact_commit.FactCommit(self._world, self._embeddings)
 
     def wake(self) -> None:
         """Looks for agents that are due now: a turn of an agent with facts has ended."""
@@ -115,7 +125,7 @@ class FactExtractor:
         await self._read(state, after, piece.agent, heard)
 
     async def _read(self, state: FactState, after: FactState, agent: Agent, heard: tuple[Message, ...]) -> None:
-        question = Question(self._world, self._models.of(agent.organization_id), agent)
+        question = _model_question.Question(self._world, self._models.of(agent.organization_id), agent)
         try:
             reading = await question.ask(await self._fact_commit.before(agent, heard))
         except ModelError as error:
@@ -133,9 +143,9 @@ class FactExtractor:
             )
             await self._put_off(state, wait_s, str(error))
             return
-        except Unusable as error:
+        except _model_question.Unusable as error:
             after = self._left_out(state, after, error)
-            reading = Reading(ExtractedFacts(), (), (), error.calls)
+            reading = _model_question.Reading(ExtractedFacts(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
         await self._fact_commit.commit(agent, state, after, reading)
         self._live_agents.invalidate_spending(agent.id)

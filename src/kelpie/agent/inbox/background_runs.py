@@ -16,7 +16,7 @@ from kelpie.agent.inbox.send_from_page import check_page
 from kelpie.agent.inbox.send_from_tool import on_behalf
 from kelpie.agent.turn import duplicate_sends
 from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import ConversationBusy, Gone, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, RunId
@@ -31,7 +31,6 @@ from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-BATCHES_READ = 64  # at once, of a stream that is followed
 LOOK_S = 2.0  # a follower reads again after this time even without a notification
 
 
@@ -46,8 +45,8 @@ class BackgroundRuns:
         run_queue: RunQueue,
         notifier: RunNotifier,
         quotas: Quotas,
-        caller: Caller = DEFAULT_CALLER,
-        batches_read: int = BATCHES_READ,
+        caller: Caller,
+        batches_read: int,
     ) -> None:
         self._world = world
         self._models = models

@@ -3,13 +3,19 @@
 The tokens of the lane's jobs identify the turns: an event buffer, or the run of a turn in the background.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.turn.activation import Activation
 from kelpie.core.errors import ConversationBusy
 from kelpie.core.ids import AgentId, RunId
 from kelpie.storage.runs import unfinished
 from kelpie.world.database import Database
+
+if TYPE_CHECKING:
+    from kelpie.agent.turn.activation import Activation
 
 
 async def require_free(

@@ -3,7 +3,7 @@
 from kelpie.accounts.quotas import Quotas
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import AgentStopped, MailboxFull, PendingApproval
-from kelpie.core.ids import OrganizationId
+from kelpie.core.ids import AgentId, ConversationId, OrganizationId
 from kelpie.storage.agents import agents
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.conversations import approvals
@@ -20,10 +20,7 @@ def accept(tx: Tx, run: Run, organization: OrganizationId, given: RunInput, quot
     Raises NotFound, AgentStopped, PendingApproval, MailboxFull, QuotaExceeded.
     """
     agent_id = run.agent_id
-    if agents.get(tx, agent_id).stopped:
-        raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
-    if not given.answers and (pending := approvals.get(tx, agent_id, run.conversation_id or "")):
-        raise PendingApproval(pending.request)
+    require_ready(tx, agent_id, run.conversation_id, answers=bool(given.answers))
     if runs.count_created(tx, agent_id) >= waiting_max:
         raise MailboxFull(
             f"{waiting_max} messages are already waiting for this agent. Send it again later.", RETRY_AFTER_S
@@ -31,3 +28,11 @@ def accept(tx: Tx, run: Run, organization: OrganizationId, given: RunInput, quot
     quotas.require_room(tx, organization)
     runs.open_run(tx, run, organization, given, NOBODY)
     client_ids.add(tx, agent_id, run.id, given.otids)
+
+
+def require_ready(tx: Tx, agent_id: AgentId, conversation_id: ConversationId | None, *, answers: bool = False) -> None:
+    """Raises AgentStopped, and PendingApproval where a call waits for its approval and this is no answer to it."""
+    if agents.get(tx, agent_id).stopped:
+        raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
+    if not answers and (pending := approvals.get(tx, agent_id, conversation_id or "")):
+        raise PendingApproval(pending.request)

@@ -4,17 +4,22 @@ Whatever keeps a run from its lane now (a full mailbox, a server that stops, an 
 stored as waiting, and recovery brings it here again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.reply import Reply
 from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.turn.activation import Activation
 from kelpie.core.errors import AgentStopped, KelpieError, NotFound
 from kelpie.core.ids import AgentId, RunId
 from kelpie.observe import logs
 from kelpie.storage.runs.unfinished import StoredRun
+
+if TYPE_CHECKING:
+    from kelpie.agent.turn.activation import Activation
 
 _log = logs.get("agent")
 

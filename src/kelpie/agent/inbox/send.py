@@ -1,9 +1,12 @@
 """Sending of messages: from a client to the lane of a conversation. It waits for no turn, and a message to an agent in
 memory reads nothing from the database on its way."""
 
+from __future__ import annotations
+
 import asyncio
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_buffer import TurnStream, emit_failure
@@ -13,7 +16,6 @@ from kelpie.agent.inbox.send_from_page import check_page
 from kelpie.agent.inbox.send_from_tool import on_behalf, wait
 from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.turn import duplicate_sends
-from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
@@ -23,6 +25,9 @@ from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
 from kelpie.storage.accounts import row_ownership
 from kelpie.world.world import World
+
+if TYPE_CHECKING:
+    from kelpie.agent.turn.activation import Activation
 
 
 class MessageSender:

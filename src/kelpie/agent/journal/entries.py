@@ -17,13 +17,12 @@ from kelpie.agent.tool_calls.turn_end import CallSummary
 from kelpie.core.conversations.agent_chain import AgentChain
 from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message, ToolCall, ToolReturn
-from kelpie.core.conversations.runs import Run, Step, StopReason
+from kelpie.core.conversations.runs import Run, Step, StopReason, Trace
 from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.memory.blocks import BlockRules
 from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.call_records import NO_TIME, CallRecord, ResourceUse
 from kelpie.core.time import Micros
-from kelpie.storage.runs.traces import NewTrace
 
 StepKind = Literal["step", "reply", "result", "ask", "answers", "recover"]
 
@@ -57,8 +56,9 @@ class ModelRecord:
     """Record of the model call that a commit is about."""
 
     step: Step
-    trace: NewTrace | None
+    trace: Trace | None  # to be written with the step
     previewed: bool  # the reply went out as deltas
+    traces_kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

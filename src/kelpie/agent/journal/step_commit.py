@@ -119,7 +119,7 @@ def _record_step(tx: Tx, entry: StepEntry, stop: StopReason | None, organization
     if (model := entry.model) is not None:
         steps.add(tx, model.step if stop is None else replace(model.step, stop_reason=stop), organization)
         if model.trace is not None:
-            traces.add(tx, model.trace, entry.frame.step_id, entry.frame.at)
+            traces.add(tx, [model.trace], model.traces_kept)
     elif stop is not None:
         steps.set_stop(tx, entry.frame.step_id, stop)
 

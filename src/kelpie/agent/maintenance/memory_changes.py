@@ -5,22 +5,17 @@ the change is completed, also after a crash. In between the agent cannot work, a
 so that everybody sees all of the old memory or all of the new one. Other organizations write between the pieces.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kelpie.accounts.organization_database import MemoryGate
 from kelpie.agent.definition import first_messages, loaded_agent
 from kelpie.agent.live.live_agents import LiveAgents
-from kelpie.agent.maintenance.restore_plan import (
-    PlannedWrites,
-    plan_writes,
-    read_plan,
-    target_from_json,
-    target_to_json,
-)
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import CallerError, CommitUnknown, Conflict, KelpieError, NotFound, StorageError
 from kelpie.core.ids import AgentId, ConversationId, OrganizationId, UserId
@@ -29,18 +24,24 @@ from kelpie.core.memory.checkpoints import RestoreResult, sections
 from kelpie.core.time import Micros
 from kelpie.observe import logs
 from kelpie.storage.agents import agents, ownership_fence
-from kelpie.storage.checkpoints import authors as checkpoint_authors
 from kelpie.storage.checkpoints import changes
-from kelpie.storage.checkpoints.blocks import Target
 from kelpie.storage.checkpoints.changes import PART_BYTES, MemoryChange
-from kelpie.storage.checkpoints.pieces import each_part, one
-from kelpie.storage.checkpoints.recall import WRITTEN, history_pieces
 from kelpie.storage.conversations import conversations, messages
 from kelpie.storage.conversations.message_rows import message_from_json, message_to_json
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.world.database import Tx
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.long_writes import write_piece
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.agent.maintenance import restore_plan as _restore_plan
+    from kelpie.storage.checkpoints import authors as _authors
+    from kelpie.storage.checkpoints import pieces as _pieces
+    from kelpie.storage.checkpoints import recall as _recall
+
+if TYPE_CHECKING:
+    from kelpie.storage.checkpoints.blocks import Target
 
 RETRIES_S = (0.2, 0.5, 1.0, 2.0)
 
@@ -87,7 +88,7 @@ class MemoryChanges:
 
         Raises what `check` raises, Conflict, and StorageError; CommitUnknown when it goes on without the caller.
         """
-        request = {"kind": "restore", "target": target_to_json(target), "user": user}
+        request = {"kind": "restore", "target": _restore_plan.target_to_json(target), "user": user}
         return await self._change(target.agent_id, target.organization, request, document, target.change.at, check)
 
     async def reset(
@@ -252,7 +253,7 @@ def _decide(tx: Tx, agent_id: AgentId, check: Check) -> None:
     ownership_fence.end_claims(tx, agent_id)
 
 
-def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites | None:
+def _planned(tx: Tx, change: MemoryChange) -> _restore_plan.PlannedWrites | None:
     """The writes that are still to be done; None when the change is done: beginning it again would take the memory
     apart, and nobody would complete it after a crash. Raises NotFound when the agent is gone."""
     agent_id, request = change.agent_id, change.request
@@ -260,18 +261,18 @@ def _planned(tx: Tx, change: MemoryChange) -> PlannedWrites | None:
     if not changes.is_decided(tx, agent_id):
         return None
     if request["kind"] == "restore":
-        target = target_from_json(agent_id, change.organization, request["target"])
+        target = _restore_plan.target_from_json(agent_id, change.organization, request["target"])
         memory = sections(joined(changes.document(tx, agent_id)), agent_id)
-        checkpoint_authors.replace_foreign(tx, memory, change.organization, UserId(request["user"]))
-        return plan_writes(tx, target, read_plan(memory, agent_id))
+        _authors.replace_foreign(tx, memory, change.organization, UserId(request["user"]))
+        return _restore_plan.plan_writes(tx, target, _restore_plan.read_plan(memory, agent_id))
     first = [message_from_json(each) for each in request["first"]]
-    begin = one(partial(begin_history, agent_id=agent_id, first=first))
-    others = each_part(
+    begin = _pieces.one(partial(begin_history, agent_id=agent_id, first=first))
+    others = _pieces.each_part(
         conversations.live_of_agent(tx, agent_id),
-        WRITTEN,
+        _recall.WRITTEN,
         lambda tx, some: begin_conversations(tx, agent_id, some, first),
     )
-    return PlannedWrites(RestoreResult(), [*history_pieces(tx, agent_id), begin, *others])
+    return _restore_plan.PlannedWrites(RestoreResult(), [*_recall.history_pieces(tx, agent_id), begin, *others])
 
 
 def begin_history(tx: Tx, agent_id: AgentId, first: Sequence[Message]) -> None:

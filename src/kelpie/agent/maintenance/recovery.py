@@ -4,20 +4,25 @@ Only finds them and hands them to their agents; what becomes of each is decided 
 (`turn.recovery`). Works for no caller in particular, so it sees the agents of every organization.
 """
 
+from __future__ import annotations
+
 import asyncio
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kelpie.accounts.authentication import Authenticator
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.live.live_agents import LiveAgents
-from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.send_request import DEFAULT_LANE
 from kelpie.core.errors import AgentStopped, KelpieError
 from kelpie.core.ids import AgentId
 from kelpie.observe import logs
 from kelpie.storage.runs import unfinished
 from kelpie.world.database import Database
+
+if TYPE_CHECKING:
+    from kelpie.agent.turn.activation import Activation
 
 AGENTS_AT_ONCE = 8
 

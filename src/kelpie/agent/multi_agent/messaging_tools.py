@@ -5,12 +5,14 @@ its own lane, and the wait ends with the sender's turn, with the answer, or with
 the other agent is the result of the sender's call and never ends the sender's turn.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,7 +20,6 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_buffer import TurnStream, emit_failure
 from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.inbox.wait_graph import WaitGraph
-from kelpie.agent.turn.activation import Activation
 from kelpie.agent.turn.send_request import DEFAULT_LANE, SendRequest
 from kelpie.core.conversations.messages import Role
 from kelpie.core.errors import CallerError, KelpieError, StorageError, ToolError
@@ -30,6 +31,9 @@ from kelpie.storage.agents import by_tags as addressees
 from kelpie.tools.calls import agent_letters
 from kelpie.tools.calls.interface import CallContext, ExternalTool, Outcome
 from kelpie.world.world import World
+
+if TYPE_CHECKING:
+    from kelpie.agent.turn.activation import Activation
 
 REPLY_CHARS_MAX = 20_000  # of what one agent answers
 ADDRESSEES_MAX = 100  # of one question to agents with certain tags

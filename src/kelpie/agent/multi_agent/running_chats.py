@@ -1,12 +1,12 @@
 """Running group chats of this process: one at a time in a group, and they continue when the client disconnects.
 They hold no agent and write nothing themselves, so ending them with the process loses nothing."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kelpie.agent.inbox.send import MessageSender
-from kelpie.agent.multi_agent.group_chat import GroupChat, Listener
-from kelpie.agent.multi_agent.speaker_selection import lead
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.groups import Group
@@ -14,6 +14,14 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Conflict, InvariantBroken, KelpieError, Overloaded
 from kelpie.core.ids import GroupId
 from kelpie.observe import logs
+from kelpie.world.lazy_imports import lazily
+
+with lazily:
+    from kelpie.agent.multi_agent import group_chat as _group_chat
+    from kelpie.agent.multi_agent import speaker_selection as _speaker_selection
+
+if TYPE_CHECKING:
+    from kelpie.agent.inbox.send import MessageSender
 
 MEETINGS_MAX = 200
 RETRY_AFTER_S = 2.0
@@ -28,7 +36,7 @@ class RunningChats:
 
     def begin(
         self, sending: MessageSender, group: Group, members: Sequence[Agent], leader: Agent | None, send: SendRequest
-    ) -> Listener:
+    ) -> _group_chat.Listener:
         """Raises Conflict while the group has a chat already, and Overloaded when too many chats run."""
         if group.id in self._running:
             raise Conflict(f"{group.id} is still processing another message. Send it again when that has finished.")
@@ -38,8 +46,8 @@ class RunningChats:
                 f"{MEETINGS_MAX} groups are already processing messages. Send it again later.",
                 RETRY_AFTER_S,
             )
-        listener = Listener(group.id)
-        chat = GroupChat(sending, group, members, leader, send, listener)
+        listener = _group_chat.Listener(group.id)
+        chat = _group_chat.GroupChat(sending, group, members, leader, send, listener)
         task = asyncio.create_task(_run(chat))
         self._running[group.id] = task
         task.add_done_callback(lambda _: self._running.pop(group.id, None))
@@ -54,9 +62,9 @@ class RunningChats:
             await asyncio.wait(running)
 
 
-async def _run(chat: GroupChat) -> None:
+async def _run(chat: _group_chat.GroupChat) -> None:
     try:
-        await lead(chat)
+        await _speaker_selection.lead(chat)
     except asyncio.CancelledError:
         chat.close(
             StopReason.error,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kelpie.agent.journal.trace_buffer import TraceBuffer
 from kelpie.agent.prompt.prompt_inspection import InspectedPrompt, inspect_prompt
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import Agent
@@ -74,8 +75,10 @@ class RunRecord:
 class Runs:
     """Runs and steps of the caller's organization."""
 
-    def __init__(self, database: Database, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, database: Database, unwritten: TraceBuffer | None, caller: Caller = DEFAULT_CALLER) -> None:
+        """`unwritten` are the traces that are not stored yet."""
         self._database = database
+        self._unwritten = unwritten
         self._organization = caller.organization_id
 
     async def get(self, run_id: RunId) -> Run:
@@ -137,9 +140,11 @@ class Runs:
     async def trace(self, step_id: StepId) -> Traced | None:
         """Request and response of a step, if they are still kept and it called a provider. Raises NotFound."""
 
+        unwritten = self._unwritten_of(step_id)
+
         def read(tx: Tx) -> Traced | None:
             row_ownership.step(tx, self._organization, step_id)
-            step, trace = steps.get(tx, step_id), traces.find(tx, step_id)
+            step, trace = steps.get(tx, step_id), unwritten or traces.find(tx, step_id)
             if trace is None:
                 return None
             return Traced(trace, step, agents.get(tx, step.agent_id), tuple(messages.of_step(tx, step_id)))
@@ -149,14 +154,19 @@ class Runs:
     async def prompt(self, step_id: StepId) -> StepPrompt:
         """The prompt of a step, as far as it is stored. Raises NotFound."""
 
+        unwritten = self._unwritten_of(step_id)
+
         def read(tx: Tx) -> StepPrompt:
             row_ownership.step(tx, self._organization, step_id)
-            trace = traces.find(tx, step_id)
+            trace = unwritten or traces.find(tx, step_id)
             whole = trace is not None and trace.request_bytes <= len(trace.request)
             prompt = inspect_prompt(trace.request) if trace is not None and whole else None
             return StepPrompt(steps.get(tx, step_id), trace, prompt)
 
         return await self._database.read(read)
+
+    def _unwritten_of(self, step_id: StepId) -> Trace | None:
+        return None if self._unwritten is None else self._unwritten.find(step_id)
 
     async def judge(self, step_id: StepId, feedback: str | None, tags: Sequence[str] | None) -> Step:
         """Sets what a person thinks of a step; None takes the feedback back, but leaves the tags. Raises NotFound."""

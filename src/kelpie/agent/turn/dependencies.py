@@ -7,6 +7,7 @@ from kelpie.accounts.quotas import Quotas
 from kelpie.agent.definition.creation import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor
+from kelpie.agent.journal.trace_buffer import TraceBuffer
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
 from kelpie.agent.turn.active_turns import ActiveTurns
@@ -15,7 +16,6 @@ from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.policies import NO_POLICY, Policy
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.llm.routing.models import Models
-from kelpie.storage.runs.traces import Tracing
 from kelpie.tools.calls.interface import ExternalTool
 from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.mcp.runner import McpToolRunner
@@ -37,7 +37,7 @@ class TurnDependencies:
     quotas: Quotas
     block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
-    tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
+    traces: TraceBuffer | None = None  # for what goes over the wire; None: nothing of it is kept
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
     policy: Policy = NO_POLICY  # what the server's settings permit every agent

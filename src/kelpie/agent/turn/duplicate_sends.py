@@ -6,10 +6,11 @@ default conversation only the newest run can be meant: a client that gives all i
 that others have sent something in between.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from kelpie.agent.events.event_buffer import TurnStream
-from kelpie.agent.turn.approval_answers import Replay
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import Conflict
@@ -18,7 +19,12 @@ from kelpie.storage.conversations import messages
 from kelpie.storage.runs import client_ids, runs, unfinished
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
+from kelpie.world.lazy_imports import lazily
 
+with lazily:
+    from kelpie.agent.turn import approval_answers as _approval_answers
+
+BATCH_ITEM = "batch_item"  # in the metadata of a run: its place in the batch
 SAME_ID_MAX = 16  # runs of one client id that are looked through; a client that gives an id to more has no use for it
 
 
@@ -35,15 +41,18 @@ def running(tokens: Iterable[object], send: SendRequest) -> TurnStream | None:
     return None
 
 
-def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run | None:
+def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput, *, batch_item: int | None = None) -> Run | None:
     """The newest run that answers these very messages already, or is about to; one that failed is no answer, nor is
-    one in the default conversation that another has followed."""
+    one in the default conversation that another has followed. The items of a batch follow each other, so for one of
+    them a run of an item at the same place in another batch is an answer all the same."""
     if not can_come_again(given):
         return None
     for run_id in client_ids.newest(tx, agent_id, conversation, given.messages[0].otid or "", SAME_ID_MAX):
         if unfinished.given(tx, run_id).messages == given.messages:
             run = runs.get(tx, run_id)
-            over = run.status not in UNFINISHED and not conversation and runs.has_newer(tx, run)
+            same_item = batch_item is not None and run.metadata.get(BATCH_ITEM) == batch_item
+            followed = run.status not in UNFINISHED and not conversation and runs.has_newer(tx, run)
+            over = followed and not same_item
             return None if over or run.status is RunStatus.failed else run
     return None
 
@@ -59,14 +68,14 @@ async def refuse_halfway(database: Database, agent_id: AgentId, send: SendReques
         raise Conflict("This message was sent before, and its turn failed halfway. Send it again as a new request.")
 
 
-async def find_replay(database: Database, agent_id: AgentId, send: SendRequest) -> Replay | None:
+async def find_replay(database: Database, agent_id: AgentId, send: SendRequest) -> _approval_answers.Replay | None:
     """The earlier turn of these messages, if it is over and the history still has it. Raises StorageError."""
 
-    def read(tx: Tx) -> Replay | None:
+    def read(tx: Tx) -> _approval_answers.Replay | None:
         run = find(tx, agent_id, send.conversation, send.given)
         if run is None or run.status in UNFINISHED:
             return None
         said = messages.of_run(tx, run.id)
-        return Replay(run, said) if said or not run.step_count else None
+        return _approval_answers.Replay(run, said) if said or not run.step_count else None
 
     return await database.read(read)

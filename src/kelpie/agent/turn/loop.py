@@ -29,9 +29,8 @@ from kelpie.agent.turn.model_call import ModelCall, ModelCallResult
 from kelpie.agent.turn.step_committer import StepCommitter
 from kelpie.agent.turn.tool_phase import ToolPhase
 from kelpie.agent.turn.turn_state import TurnState
-from kelpie.core.conversations.runs import Step, StepStatus, StopReason
+from kelpie.core.conversations.runs import Step, StepStatus, StopReason, Trace
 from kelpie.core.errors import ModelError
-from kelpie.storage.runs.traces import NewTrace
 
 
 class Turn:
@@ -141,7 +140,8 @@ class Turn:
         state.context_tokens = None if asked.frame.spec.heartbeats else reply.usage.total_tokens
         self._guard.counted(reply.usage)
         reply = replace(reply, tool_calls=tuple(each.parsed.call for each in planned.calls))
-        model = ModelRecord(self._step_of(asked, StepStatus.success), self._trace_of(asked), asked.previewed)
+        kept = 0 if state.dependencies.traces is None else state.dependencies.traces.tracing.kept
+        model = ModelRecord(self._step_of(asked, StepStatus.success), self._trace_of(asked), asked.previewed, kept)
         thoughts = state.conversation.thoughts
         row = reply_row(state.run, asked.message_id, asked.step_id, reply, thoughts=thoughts, at=asked.at)
         rows = (*(replace(each, step_id=asked.step_id) for each in state.new_rows), row)
@@ -184,11 +184,11 @@ class Turn:
             step_ns=asked.total_ns,
         )
 
-    def _trace_of(self, asked: ModelCallResult) -> NewTrace | None:
-        tracing, exchanged = self._state.dependencies.tracing, asked.reply.exchanged
-        if tracing is None or exchanged is None:
+    def _trace_of(self, asked: ModelCallResult) -> Trace | None:
+        traces, exchanged = self._state.dependencies.traces, asked.reply.exchanged
+        if traces is None or exchanged is None:
             return None
-        return NewTrace(tracing, exchanged.sent, exchanged.received)
+        return traces.tracing.trace(asked.step_id, asked.at, exchanged.sent, exchanged.received)
 
 
 def open_turn(

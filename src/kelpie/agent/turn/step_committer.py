@@ -18,7 +18,7 @@ from kelpie.agent.prompt.synthetic_results import cancelled
 from kelpie.agent.prompt.wellformed_history import left_open
 from kelpie.agent.turn.turn_state import TurnState
 from kelpie.core.conversations.messages import Message
-from kelpie.core.conversations.runs import Run, RunStatus, Step, StepStatus, StopReason
+from kelpie.core.conversations.runs import Run, RunStatus, Step, StepStatus, StopReason, Trace
 from kelpie.core.errors import KelpieError, ModelError, StorageError
 from kelpie.core.ids import MessageId, RunId, StepId
 from kelpie.core.permissions.budgets import BUDGET_KEY
@@ -54,9 +54,13 @@ class StepCommitter:
     async def commit(self, entry: StepEntry) -> bool:
         """One commit of a step. True when the turn continues. Raises StorageError."""
         state, sink = self._state, self._state.sink
-        entry = replace(entry, events=await sink.enclose(state.context_tokens))
+        later = self._trace_for_later(entry)
+        model = entry.model if entry.model is None or later is None else replace(entry.model, trace=None)
+        entry = replace(entry, events=await sink.enclose(state.context_tokens), model=model)
         reads = state.live.usage_reads
         result = await step_commit.write_step(self._world.database, state.position, state.conversation.loaded, entry)
+        if later is not None and state.dependencies.traces is not None:
+            state.dependencies.traces.put(later)
         record_usage(state.live, reads, entry.model.step if entry.model else None, result.calls)
         self._take_in(result)
         continues = result.stop is None
@@ -71,6 +75,12 @@ class StepCommitter:
                 begun = companion_schedule.run_ids(result.begun) if result.begun else ()
                 self._emit_end(result.run, None, begun)
         return continues
+
+    def _trace_for_later(self, entry: StepEntry) -> Trace | None:
+        """The trace of the entry, unless it must be written with the step because too many wait already."""
+        traces = self._state.dependencies.traces
+        trace = None if entry.model is None else entry.model.trace
+        return trace if trace is not None and traces is not None and traces.has_room(trace) else None
 
     def _take_in(self, result: CommitResult) -> None:
         """Brings what is in memory up to date with a commit."""

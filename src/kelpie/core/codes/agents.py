@@ -164,6 +164,11 @@ CODES = (
         "Choose a faster model for summaries.",
     ),
     Code(
+        "traces_not_written",
+        "Prompts of steps could not be stored for the dashboard. The server tries again; the steps are stored.",
+        "Look at `error`; often the disk.",
+    ),
+    Code(
         "turn_broken",
         "The turn could not be completed.",
         "List the messages of the agent. Send it again if its answer is missing.",

@@ -13,6 +13,7 @@ AGENTS_MAX = 25  # agents of a batch that have an item at a time; each has one, 
 ACTIVE_MAX = 100  # batches of an organization that have not ended
 UNSENT = 24 * 3600 * MICROS_PER_SECOND  # an item that no agent took within this time has failed
 KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # a batch that has ended
+PARALLEL, CANCELLED, TOTAL = "parallel", "cancel_requested", "total"  # in the metadata of its job
 
 
 class ItemStatus(StrEnum):

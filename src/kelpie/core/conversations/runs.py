@@ -126,7 +126,6 @@ class Trace:
     """
 
     step_id: StepId
-    number: int
     created_at: Micros
     request: bytes
     request_bytes: int  # before the cut

@@ -1,10 +1,10 @@
 """Schedules and their firings. A schedule says when an agent gets which messages; a firing is one such time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kelpie.core.conversations.messages import NewMessage
-from kelpie.core.ids import AgentId, ConversationId, FiringId, OrganizationId, RunId, ScheduleId
+from kelpie.core.ids import AgentId, ConversationId, FiringId, JobId, OrganizationId, RunId, ScheduleId
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.triggers.recurrence import Recurrence
 
@@ -14,6 +14,7 @@ SCHEDULES_MAX = 1_000  # of one agent
 UNSETTLED_MAX = 10  # firings of a schedule that wait or run; while there are so many, further times are skipped
 HISTORY_MAX = 200  # settled firings that a schedule keeps
 ATTEMPTS_MAX = 6
+ERROR_CHARS_MAX = 500
 RETRY_S = (10.0, 60.0, 300.0, 1800.0, 7200.0)  # after each attempt that failed; then the firing is dead
 
 
@@ -46,6 +47,7 @@ class ScheduledMessages:
     callback_url: str | None = None
     return_types: tuple[str, ...] | None = None
     conversation_id: ConversationId | None = None  # None: the agent's default conversation
+    batch: bool = False  # each message has a turn of its own, one after another; otherwise all have one turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Firing:
     attempts: int = 0
     attempt_at: Micros | None = None
     run_id: RunId | None = None
+    batch_id: JobId | None = None  # instead of a run, if each message has one
     error: str | None = None
     manual: bool = False  # a person asked for it
 
@@ -136,3 +139,17 @@ def retry_at(attempts: int, now: Micros) -> Micros | None:
     if attempts >= ATTEMPTS_MAX:
         return None
     return now + int(RETRY_S[min(attempts, len(RETRY_S)) - 1] * MICROS_PER_SECOND)
+
+
+def after_failure(firing: Firing, error: str, now: Micros, *, counted: bool = False) -> Firing:
+    """The firing after an attempt that failed: it waits for the next one, or is given up."""
+    attempts = firing.attempts if counted else firing.attempts + 1
+    again_at = retry_at(attempts, now)
+    return replace(
+        firing,
+        status=FiringStatus.dead if again_at is None else FiringStatus.waiting,
+        attempts=attempts,
+        attempt_at=again_at,
+        error=error[:ERROR_CHARS_MAX],
+        updated_at=now,
+    )

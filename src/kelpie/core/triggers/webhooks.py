@@ -8,6 +8,7 @@ from kelpie.core.time import Micros
 HOOKS_MAX = 100  # of one agent
 INSTRUCTIONS_CHARS_MAX = 10_000
 NAME_CHARS_MAX = 200
+NO_HOOK = "Its address has a wrong token, or it was renewed or deleted; use the address that was shown last."
 
 
 @dataclass(frozen=True, slots=True)

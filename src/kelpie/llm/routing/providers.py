@@ -24,8 +24,11 @@ from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import ChatProvider, EmbeddingInfo, Provider
 from kelpie.llm.provider.retry import RetryLimits
-from kelpie.llm.routing import provider_kinds
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.llm.routing import provider_kinds as _provider_kinds
 
 FALLBACKS_VARIABLE = "KELPIE_MODEL_FALLBACKS"
 _MAKERS = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
@@ -173,7 +176,7 @@ def _own_maker(world: World, kind: ProviderType, endpoint: Endpoint) -> Callable
         case "google":
             return lambda limits: HostedProvider(world, endpoint, limits, kind.name, "models/")
         case _:
-            return lambda limits: provider_kinds.make(kind.protocol, world, endpoint, limits)
+            return lambda limits: _provider_kinds.make(kind.protocol, world, endpoint, limits)
 
 
 def listed_prices(settings: Settings) -> frozenset[str]:
@@ -247,7 +250,7 @@ def _maker(world: World, offer: Offer, endpoint: Endpoint, settings: Settings) -
         return lambda limits: LocalServer(world, endpoint, offer.kind, limits, pull_missing=pull)
     if offer.kind == "hosted":
         return lambda limits: HostedProvider(world, endpoint, limits)
-    return lambda limits: provider_kinds.make(offer.kind, world, endpoint, limits)
+    return lambda limits: _provider_kinds.make(offer.kind, world, endpoint, limits)
 
 
 def _within(

@@ -5,6 +5,7 @@ CORS answers them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,7 +38,7 @@ _log = logs.get("server")
 
 
 class AuthenticationMiddleware:
-    """Puts `pass` and `caller` into the scope, or answers 401, 403 or 429."""
+    """Puts `pass`, `caller` and `admit_again` into the scope, or answers 401, 403 or 429."""
 
     def __init__(
         self,
@@ -93,10 +94,11 @@ class AuthenticationMiddleware:
         credential = route_access.hook_token(scope["path"])
         if credential is None:
             credential = credential_of(headers) or self._session_of(scope["method"], headers)
-        given = await self._authenticator.admit(credential, address_of(scope))
+        admit = partial(self._authenticator.admit, credential, address_of(scope))
+        given = await admit()
         _check_origin(given, headers.get(b"origin"))
         route_access.check(given, scope["method"], scope["path"])
-        scope["pass"] = given
+        scope["pass"], scope["admit_again"] = given, admit  # a stream without an end asks now and then
         scope["caller"] = caller = await self._authenticator.caller(given, _named_user(headers))
         self._quotas.count_request(caller.organization_id)
 

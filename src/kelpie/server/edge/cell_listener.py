@@ -10,8 +10,8 @@ import hmac
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from kelpie.core.access.callers import Caller
@@ -57,7 +57,7 @@ class CellServer:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._config: uvicorn.Config | None = None
+        self._config: Config | None = None
 
     async def serve(self, listener: Listener, passport: str) -> "_CellListener":
         """Serves the listener until it is closed."""
@@ -68,7 +68,7 @@ class CellServer:
         server = await loop.create_server(lambda: _CellProtocol(config, state, {}), sock=socket_of(listener))
         return _CellListener(server, state, api)
 
-    def _loaded(self) -> uvicorn.Config:
+    def _loaded(self) -> Config:
         if self._config is None:
             self._config = http_config(self._app, limit_concurrency=CONNECTIONS_MAX)
             self._config.load()

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.config import Config
 
 from kelpie.server.edge.http_protocol import BoundedProtocol
 
 
-def http_config(app: ASGIApp, protocol: Any = BoundedProtocol, **own: Any) -> uvicorn.Config:
+def http_config(app: ASGIApp, protocol: Any = BoundedProtocol, **own: Any) -> Config:
     """Options common to all listeners, with the protocol (or a function that makes it) and the `own` options of
     one."""
-    return uvicorn.Config(
+    return Config(
         app,
         http=protocol,
         ws="none",

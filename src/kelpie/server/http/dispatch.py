@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from kelpie.server.http.dependencies import LARGE
 from kelpie.server.http.json_body import JsonRequest, JsonRoute
+from kelpie.server.http.lazy_routers import LazyRouters
 from kelpie.server.http.parameters import Parameters, Unreadable
 from kelpie.server.http.route_index import RouteIndex, scope_of
 
@@ -27,11 +28,12 @@ _JSON = b"application/json"
 
 
 class Dispatch:
-    """An ASGI application before that of FastAPI. All routes are added before the first request."""
+    """An ASGI application before that of FastAPI. It loads the routers that a request may need."""
 
-    def __init__(self, app: ASGIApp, routes: FastAPI) -> None:
+    def __init__(self, app: ASGIApp, routes: FastAPI, routers: LazyRouters) -> None:
         self._app = app
         self._routes = routes
+        self._routers = routers
         self._index: RouteIndex | None = None
         self._endpoints: dict[int, _Endpoint | None] = {}  # by the identity of the route; None: for FastAPI
 
@@ -39,7 +41,7 @@ class Dispatch:
         if scope["type"] != "http" or scope.get("root_path"):
             await self._app(scope, receive, send)
             return
-        if self._index is None:
+        if self._routers.load_for(scope["path"]) or self._index is None:
             self._index = RouteIndex(self._routes.router.routes)
         found = self._index.find(scope["method"], scope["path"])
         if found is None or (endpoint := self._endpoint_of(found[0])) is None:

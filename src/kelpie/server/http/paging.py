@@ -67,13 +67,16 @@ else:
 
 
 def cut(items: Sequence[Item], page: Page) -> list[Item]:
-    """The page of a list in memory, oldest first. A cursor that is not in it is ignored."""
+    """The page of a list in memory, oldest first; one `before` a cursor touches it. A cursor that is not in it is
+    ignored."""
     ordered = list(reversed(items)) if page.descending else list(items)
     places = {item.id: place for place, item in enumerate(ordered)}
     first = places[page.after] + 1 if page.after in places else 0
     last = places[page.before] if page.before in places else len(ordered)
     found = ordered[first:last]
-    return found if page.limit is None else found[: page.limit]
+    if page.limit is None:
+        return found
+    return found[-page.limit :] if page.before in places and page.after not in places else found[: page.limit]
 
 
 def message_cursor(text: str | None) -> MessageId | None:

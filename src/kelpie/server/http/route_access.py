@@ -12,6 +12,7 @@ from kelpie.core.access.passports import Passport
 from kelpie.core.errors import Forbidden, NotFound
 from kelpie.core.ids import AgentId, HookId
 from kelpie.core.permissions.tool_permissions import Capability
+from kelpie.core.triggers.webhooks import NO_HOOK
 from kelpie.server.http.errors import Refused
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,7 +31,7 @@ _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/gener
 _LIST = ("/v1/agents", "/v1/agents/")
 _HOOKS = "/v1/hooks/"  # deliveries to webhooks
 _HOOK_TOKEN = "kelpie-hook_"
-_NO_HOOK = NotFound("Webhook", "?")
+_NO_HOOK = NotFound("Webhook", "?", NO_HOOK)
 _MCP = "/mcp"  # whose every tool and resource is checked as the REST request that does the same
 # OpenAI's API, whose every request is checked as the one of Letta's API that does the same to the agent it names.
 _OPENAI = ("/openai/v1/", "/v1/chat/completions")

@@ -22,9 +22,9 @@ DONE = b"data: [DONE]\n\n"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-def frame(data: Mapping[str, Any]) -> bytes:
-    """One unnamed event."""
-    return b"data: " + orjson.dumps(data) + b"\n\n"
+def frame(data: Mapping[str, Any], event_id: str = "") -> bytes:
+    """One unnamed event; a client that reconnects can name the id of the last one it got."""
+    return (b"id: %b\n" % event_id.encode() if event_id else b"") + b"data: " + orjson.dumps(data) + b"\n\n"
 
 
 def error(data: Mapping[str, Any]) -> bytes:

@@ -71,7 +71,7 @@ def _wrong(error: Mapping[str, Any], kind: str, place: tuple[str, ...]) -> str:
         return f"{given} is not an id of the form {prefix}-<uuid4>"
     if kind in _LIMITS and _LIMITS[kind][0] in facts:
         name, words = _LIMITS[kind]
-        return words.format(facts[name])
+        return "must not be empty" if (name, facts[name]) == ("min_length", 1) else words.format(facts[name])
     if kind == "model_attributes_type":
         return "must be an object"
     base, _, end = kind.rpartition("_")

@@ -17,6 +17,7 @@ from kelpie.server.http import route_access
 if TYPE_CHECKING:
     from kelpie.api import Api
 
+NO_MODEL = "Give the id or the name of an agent as the model; GET /v1/models lists them."
 KEY_HEADER, RETRY_HEADER = "idempotency-key", "x-stainless-retry-count"
 
 
@@ -46,7 +47,7 @@ class Client:
         only = route_access.listed_agents(self.given)
         found = await self.api.agents.page(AgentQuery(page=Page(limit=2), name=model, only=only), Include())
         if not found:
-            raise NotFound("Model", model[:200])
+            raise NotFound("Model", model[:200], NO_MODEL)
         if len(found) > 1:
             raise InvalidInput("model", f"several agents are named '{model[:80]}'; give the id of one of them")
         return found[0].agent.id

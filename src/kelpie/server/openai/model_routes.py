@@ -20,7 +20,7 @@ from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built
 from kelpie.server.http.router import resource
 from kelpie.server.letta.models.routes import list_models as list_letta_models
-from kelpie.server.openai.client import Client, OpenAiClient
+from kelpie.server.openai.client import NO_MODEL, Client, OpenAiClient
 from kelpie.server.openai.router import openai_resource
 
 AGENTS_MAX = 1000  # in the list, the newest; a request may name any other as well
@@ -46,7 +46,7 @@ async def retrieve_model(client: OpenAiClient, model: str) -> JsonAnswer:
         for info in await client.api.models.embeddings():
             if model in (info.handle, info.name):
                 return JsonAnswer(_shape(model, 0, info.provider_name))
-        raise NotFound("Model", model[:200]) from None
+        raise NotFound("Model", model[:200], NO_MODEL) from None
     return JsonAnswer(_agent_shape(agent, model))
 
 

@@ -2,36 +2,69 @@
 what is left of deleted conversations. Each statement finds rows that contradict others.
 """
 
+from collections.abc import Iterator
+from itertools import combinations
+
+from sqlalchemy import Table
+
 from kelpie.sim.checks.client_history import History
+from kelpie.sim.checks.references import owners
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.disk import Disk
+from kelpie.storage.tables import metadata
 
-_LINKS = {  # table: the two tables that it links, and its columns
-    "agent_blocks": ("agents", "agent_id", "blocks", "block_id"),
-    "agent_tools": ("agents", "agent_id", "tools", "tool_id"),
-    "agent_archives": ("agents", "agent_id", "archives", "archive_id"),
-    "agent_identities": ("agents", "agent_id", "identities", "identity_id"),
-    "block_identities": ("blocks", "block_id", "identities", "identity_id"),
-    "group_agents": ("groups", "group_id", "agents", "agent_id"),
-    "group_blocks": ("groups", "group_id", "blocks", "block_id"),
-    "conversation_blocks": ("conversations", "conversation_id", "blocks", "block_id"),
-}
-_OWNED = {  # table with an organization of its own: the table that it belongs to, by this column
-    "conversations": ("agents", "agent_id"),
-    "runs": ("agents", "agent_id"),
-    "steps": ("agents", "agent_id"),
-    "tool_calls": ("agents", "agent_id"),
-    "passages": ("archives", "archive_id"),
-    "api_keys": ("users", "user_id"),
-    "access_tokens": ("users", "user_id"),
-}
-_TOKENS = "json_extract({}.usage, '$.total_tokens')"
+_USED = ("total_tokens", "prompt_tokens", "completion_tokens", "cost_micros", "unpriced_calls")
+_NOT_COMPACTED = """r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
+        AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)"""
+_RETURNED = """messages m, json_each(m.tool_returns) e
+        LEFT JOIN tool_calls t ON t.run_id = m.run_id AND t.call_id = json_extract(e.value, '$.call_id')
+        WHERE typeof(m.tool_returns) = 'text' AND m.run_id IN (SELECT id FROM runs)"""
+_OTHER_TAGS = """
+        SELECT t.id, t.tags FROM {0}s t WHERE (SELECT count(DISTINCT value) FROM json_each(t.tags))
+        <> (SELECT count(*) FROM {0}_tags g WHERE g.{0}_id = t.id)
+        OR EXISTS (SELECT 1 FROM {0}_tags g WHERE g.{0}_id = t.id
+            AND g.tag NOT IN (SELECT value FROM json_each(t.tags)))"""
 _WRONG = {
-    "a run that was not compacted did not use what its steps used": f"""
-        SELECT r.id, {_TOKENS.format("r")}, sum({_TOKENS.format("s")}) FROM runs r JOIN steps s ON s.run_id = r.id
-        WHERE r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
-        AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)
-        GROUP BY r.id HAVING {_TOKENS.format("r")} <> sum({_TOKENS.format("s")})""",
+    **{
+        f"a run that was not compacted has not the {name} of its steps": f"""
+        SELECT r.id, json_extract(r.usage, '$.{name}'), sum(json_extract(s.usage, '$.{name}'))
+        FROM runs r JOIN steps s ON s.run_id = r.id WHERE {_NOT_COMPACTED}
+        GROUP BY r.id HAVING json_extract(r.usage, '$.{name}') <> sum(json_extract(s.usage, '$.{name}'))"""
+        for name in _USED
+    },
+    "a completed run has not one step that ended it": f"""
+        SELECT r.id, r.stop_reason, count(s.id) FROM runs r
+        LEFT JOIN steps s ON s.run_id = r.id AND s.stop_reason = r.stop_reason
+        WHERE r.status = 'completed' AND r.step_count > 0 AND {_NOT_COMPACTED} GROUP BY r.id HAVING count(s.id) <> 1""",
+    "a cancelled step does not say so": """
+        SELECT id, stop_reason FROM steps WHERE status = 'cancelled' AND coalesce(stop_reason, '') <> 'cancelled'""",
+    "a run has ended and does not say when, or how long it took": """
+        SELECT id, status FROM runs WHERE (completed_at IS NULL) <> (status IN ('created', 'running'))
+        OR (completed_at IS NOT NULL AND total_duration_ns IS NULL)""",
+    "a conversation does not know its last run": """
+        SELECT c.id FROM conversations c WHERE c.deleted_at IS NULL AND c.last_run_completion IS NULL
+        AND EXISTS (SELECT 1 FROM runs r WHERE r.conversation_id = c.id AND r.status = 'completed')""",
+    "an agent does not know its last run": """
+        SELECT a.id, a.last_run_completion, a.last_stop_reason FROM agents a WHERE a.organization_id <> '' AND (
+            (a.last_run_completion IS NULL AND EXISTS (
+                SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.status = 'completed' AND r.step_count > 0
+                AND r.owner <> ''))
+            OR EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.completed_at = a.last_run_completion)
+            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.completed_at = a.last_run_completion
+                AND r.stop_reason = a.last_stop_reason))""",
+    "a result is recorded with another outcome": f"""
+        SELECT m.id, t.name, t.outcome FROM {_RETURNED} AND json_extract(e.value, '$.ok') <> (t.outcome = 'success')""",
+    "a successful call is not recorded": f"""
+        SELECT m.id, e.value FROM {_RETURNED} AND json_extract(e.value, '$.ok') AND t.call_id IS NULL""",
+    "a step is found by other tags than its own": _OTHER_TAGS.format("step"),
+    "a passage is found by other tags than its own": _OTHER_TAGS.format("passage"),
+    "a context has a message of another conversation": """
+        SELECT x.agent_id, x.conversation_id, m.id FROM context x JOIN messages m ON m.id = x.message_id
+        WHERE coalesce(m.conversation_id, '') <> x.conversation_id AND m.id NOT IN (
+            SELECT message_id FROM conversation_shares s WHERE s.conversation_id = x.conversation_id)""",
+    "a call waits since before it was made": """
+        SELECT a.agent_id FROM approvals a JOIN messages m ON m.id = a.message_id
+        WHERE a.requested_at < m.created_at""",
     "a run that ended before its first step, with nothing saved, has messages": """
         SELECT r.id FROM runs r JOIN messages m ON m.run_id = r.id AND m.role <> 'summary'
         WHERE json_extract(r.metadata, '$.error.type') = 'interrupted'""",
@@ -80,29 +113,70 @@ _WRONG = {
         SELECT id FROM runs WHERE callback_due_at IS NOT NULL AND (callback_url IS NULL OR completed_at IS NULL)""",
     "a block is behind its history": """
         SELECT id FROM blocks b WHERE version <> (SELECT max(version) FROM block_history h WHERE h.block_id = b.id)""",
+    "a firing waits without a time, or has a time and does not wait": """
+        SELECT id, status, attempt_at FROM firings WHERE (status = 'waiting') <> (attempt_at IS NOT NULL)""",
+    "a firing runs without a run": "SELECT id FROM firings WHERE status = 'running' AND run_id IS NULL",
+    "a paused schedule has a next time, or a recurring one that is not paused has none": """
+        SELECT id, paused, next_at FROM schedules
+        WHERE (paused AND next_at IS NOT NULL) OR (recurrence IS NOT NULL AND NOT paused AND next_at IS NULL)""",
+    "an agent sees a file of a folder that it does not have": """
+        SELECT v.agent_id, v.file_id FROM file_views v JOIN files f ON f.id = v.file_id WHERE NOT f.removed
+        AND NOT EXISTS (SELECT 1 FROM agent_folders x WHERE x.agent_id = v.agent_id AND x.folder_id = f.folder_id)""",
+    "a batch has ended before one of its items": """
+        SELECT i.batch_id, i.place FROM batch_items i JOIN jobs j ON j.id = i.batch_id
+        WHERE i.status IN ('waiting', 'running') AND j.status NOT IN ('created', 'running')""",
+    "an item of a batch runs without a run": """
+        SELECT batch_id, place FROM batch_items WHERE status = 'running' AND run_id IS NULL""",
+    "a template has other versions than it says": """
+        SELECT t.id, t.latest, t.base FROM templates t
+        WHERE t.latest <> (SELECT max(number) FROM template_versions v WHERE v.template_id = t.id)
+        OR t.latest <> (SELECT count(*) FROM template_versions v WHERE v.template_id = t.id AND v.number > 0)
+        OR NOT t.base BETWEEN 1 AND t.latest""",
+    "an agent has a project that does not exist": """
+        SELECT id, project_id FROM agents WHERE project_id LIKE 'project-%'
+        AND project_id NOT IN (SELECT id FROM projects)""",
+    "a tool cannot be found": """
+        SELECT id, name FROM tools WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'tool')""",
     "an agent has two archives": "SELECT agent_id FROM agent_archives GROUP BY agent_id HAVING count(*) > 1",
 }
 
 
+def _references() -> Iterator[tuple[Table, list[tuple[str, str]]]]:
+    """Tables with their columns that name a row of an organization, and the table of that row."""
+    for table in metadata.tables.values():
+        found = [(column, other) for column, other in owners(table) if "organization_id" in metadata.tables[other].c]
+        if table.name != "organizations" and found:
+            yield table, found
+
+
+def _of_two_organizations() -> Iterator[tuple[str, str]]:
+    """A row with an organization is of the same as what it names, and what a link names is of one organization. An
+    empty one is that of an agent that is being imported or removed."""
+    for table, columns in _references():
+        if "organization_id" in table.c:
+            for column, owner in columns:
+                yield (
+                    f"{table.name} are of another organization than their {owner} ({column})",
+                    f"""
+                    SELECT t.organization_id, o.id FROM {table.name} t JOIN {owner} o ON o.id = t.{column}
+                    WHERE t.organization_id <> o.organization_id
+                    AND '' NOT IN (t.organization_id, o.organization_id)""",
+                )
+        for (first, one), (second, other) in combinations(columns, 2):
+            yield (
+                f"{table.name} links two organizations ({first}, {second})",
+                f"""
+                SELECT l.{first}, l.{second} FROM {table.name} l JOIN {one} a ON a.id = l.{first}
+                JOIN {other} b ON b.id = l.{second}
+                WHERE a.organization_id <> b.organization_id AND '' NOT IN (a.organization_id, b.organization_id)""",
+            )
+
+
+_STATEMENTS = {**dict(_of_two_organizations()), **_WRONG}
+
+
 def rows_agree(disk: Disk, _history: History) -> None:
     """No row contradicts another."""
-    for what, statement in _statements().items():
+    for what, statement in _STATEMENTS.items():
         if found := disk.query(statement):
             raise Broken("rows agree with each other", f"{what}: {found[:5]}")
-
-
-def _statements() -> dict[str, str]:
-    across = {
-        f"{table} links two organizations": f"""
-            SELECT l.{first}, l.{second} FROM {table} l JOIN {one} a ON a.id = l.{first}
-            JOIN {other} b ON b.id = l.{second}
-            WHERE a.organization_id <> b.organization_id AND '' NOT IN (a.organization_id, b.organization_id)"""
-        for table, (one, first, other, second) in _LINKS.items()
-    }
-    foreign = {
-        f"{table} are of another organization than their {owner}": f"""
-            SELECT t.organization_id FROM {table} t JOIN {owner} o ON o.id = t.{column}
-            WHERE t.organization_id <> o.organization_id AND o.organization_id <> ''"""
-        for table, (owner, column) in _OWNED.items()
-    }
-    return {**across, **foreign, **_WRONG}

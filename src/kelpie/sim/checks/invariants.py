@@ -155,19 +155,28 @@ class Fence:
             self._last[agent_id] = (epoch, version)
 
 
+_OPENING = "id, agent_id, conversation_id, background, request_config, callback_url, created_at, organization_id"
 _END = (  # of a run: what stays as it is once it has ended, which is everything but what became of its callback
     "id, status, stop_reason, stop_detail, completed_at, usage, step_count, taken_up, ttft_ns, total_duration_ns, "
-    "owner, owner_incarnation, input, metadata, request_config, conversation_id"
+    "owner, owner_incarnation, input, metadata"
 )
 
 
 class EndsOnce:
-    """Checks after every commit that a run which has ended keeps its end and its record. One per run."""
+    """Checks after every commit that a run keeps what it was opened with, and one that has ended its end. One per
+    run."""
 
     def __init__(self) -> None:
+        self._openings: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._ends: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, disk: Disk) -> None:
+        for metadata, *record in disk.query(f"SELECT metadata, {_OPENING} FROM runs"):
+            opened, noted = self._openings.setdefault(record[0], (tuple(record), json.loads(metadata)))
+            if opened != tuple(record):
+                raise Broken("a run keeps what it was opened with", f"{record[0]} had {opened} and has {record}")
+            if noted and not noted.items() <= json.loads(metadata).items():
+                raise Broken("a run keeps what it was opened with", f"{record[0]} had {noted} and has {metadata}")
         for record in disk.query(f"SELECT {_END} FROM runs WHERE completed_at IS NOT NULL"):
             if (before := self._ends.setdefault(record[0], record)) != record:
                 raise Broken("a run ends once", f"{record[0]} had ended as {before} and is {record}")

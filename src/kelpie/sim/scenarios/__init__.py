@@ -1,7 +1,14 @@
 """The scenarios, by name."""
 
 from kelpie.sim.runs.scenario import Scenario
-from kelpie.sim.scenarios.api_model.tenants import API_ACCESS, API_LIMITS, API_MEMORY, API_TURNS
+from kelpie.sim.scenarios.api_model.tenants import (
+    API_ACCESS,
+    API_FIELDS,
+    API_LIMITS,
+    API_MEMORY,
+    API_RECORDS,
+    API_TURNS,
+)
 from kelpie.sim.scenarios.basic.all_faults import EVERYTHING
 from kelpie.sim.scenarios.basic.clock_faults import CLOCKS
 from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
@@ -33,6 +40,7 @@ from kelpie.sim.scenarios.records.agent_records import HOUSEHOLDS
 from kelpie.sim.scenarios.records.archive_records import RECORDS
 from kelpie.sim.scenarios.records.conversation_records import THREADS
 from kelpie.sim.scenarios.records.credentials import CREDENTIALS
+from kelpie.sim.scenarios.records.dashboard_sessions import DASHBOARD_SESSIONS
 from kelpie.sim.scenarios.records.own_providers import OWN_PROVIDERS
 from kelpie.sim.scenarios.records.projects import PROJECTS
 from kelpie.sim.scenarios.records.secrets import SECRETS
@@ -47,7 +55,7 @@ from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
 from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
 from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
 from kelpie.sim.scenarios.tools.web_tools import WEB
-from kelpie.sim.scenarios.triggers.schedules import SCHEDULES, TWO_SCHEDULERS
+from kelpie.sim.scenarios.triggers.schedules import SCHEDULED_BATCHES, SCHEDULES, TWO_SCHEDULERS
 from kelpie.sim.scenarios.turns.abandoned_jobs import ABANDONED
 from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
 from kelpie.sim.scenarios.turns.approvals import WAITING
@@ -115,6 +123,7 @@ SCENARIOS: dict[str, Scenario] = {
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,
+        DASHBOARD_SESSIONS,
         SECRETS,
         OWN_PROVIDERS,
         DOUBTS,
@@ -136,6 +145,7 @@ SCENARIOS: dict[str, Scenario] = {
         BATCHES,
         SCHEDULES,
         TWO_SCHEDULERS,
+        SCHEDULED_BATCHES,
         BACKGROUND,
         CLIENT_HISTORIES,
         WINDOWS,
@@ -143,8 +153,10 @@ SCENARIOS: dict[str, Scenario] = {
         LONG_CHANGES,
         API_MEMORY,
         API_TURNS,
+        API_FIELDS,
         API_LIMITS,
         API_ACCESS,
+        API_RECORDS,
         EVERYTHING,
     )
 }

@@ -240,16 +240,20 @@ def page_of_step(tx: Tx, step_id: StepId, page: Page) -> list[Message]:
 
 
 def _page(tx: Tx, ids: Select[Any], rows: Select[Any], bound: Mapping[str, str], page: Page) -> list[Message]:
-    """A page of a short list: the ids first, because the messages themselves may be large."""
+    """A page of a short list: the ids first, because the messages themselves may be large. One `before` a cursor
+    touches it."""
     ordered = list(tx.execute(ids, bound).scalars())
     if page.descending:
         ordered.reverse()
-        rows = rows.order_by(None).order_by(messages.c.seq.desc())
     start = ordered.index(page.after) + 1 if page.after in ordered else 0
     stop = ordered.index(page.before) if page.before in ordered else len(ordered)
-    wanted = set(ordered[start:stop][: page.limit])
-    found = (row for row in tx.execute(rows, bound) if row.id in wanted)
-    return from_rows_within(found, page.bytes_max)
+    between, most = ordered[start:stop], page.limit or len(ordered)
+    backwards = page.before in ordered and page.after not in ordered  # read from the cursor, reversed afterwards
+    wanted = set(between[-most:] if backwards else between[:most])
+    if page.descending != backwards:
+        rows = rows.order_by(None).order_by(messages.c.seq.desc())
+    found = from_rows_within((row for row in tx.execute(rows, bound) if row.id in wanted), page.bytes_max)
+    return found[::-1] if backwards else found
 
 
 def of_run(tx: Tx, run_id: RunId) -> list[Message]:

@@ -4,12 +4,13 @@ The caller changes the agent's version where a function here says that something
 prompt.
 """
 
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from kelpie.core.agents.agent import Agent
 from kelpie.core.files.files import Directory, FileView, file_of_view
@@ -144,15 +145,16 @@ def page_of(tx: Tx, organization: OrganizationId, agent: Agent, page: Page, is_o
 # --- opening and closing ----------------------------------------------------------------------------------------------
 
 
-def _put(of_dialect: Any) -> Any:
-    put = of_dialect(file_views)
+@cache
+def _put(dialect: str) -> Any:
+    """The statement that writes a view; each dialect has its own, and only the one in use is imported."""
+    put = importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert(file_views)
     changed = ("is_open", "accessed_at", "start_line", "end_line")
     return put.on_conflict_do_update(
         index_elements=["agent_id", "file_id"], set_={name: put.excluded[name] for name in changed}
     )
 
 
-_PUT = {"sqlite": _put(sqlite.insert), "postgresql": _put(postgresql.insert)}
 _CLOSE = (
     sa.update(file_views)
     .where(_V.agent_id == sa.bindparam("of_agent"), _V.file_id.in_(sa.bindparam("ids", expanding=True)))
@@ -170,7 +172,7 @@ def open_file(
 ) -> None:
     """Opens a file, or shows another part of it. `evict` must follow."""
     row = {"agent_id": agent.id, "file_id": file_id, "is_open": True, "accessed_at": at}
-    tx.execute(_PUT[tx.dialect.name], [{**row, "start_line": start, "end_line": end}])
+    tx.execute(_put(tx.dialect.name), [{**row, "start_line": start, "end_line": end}])
 
 
 def evict(tx: Tx, agent: Agent, kept: Iterable[FileId] = ()) -> list[FileView]:

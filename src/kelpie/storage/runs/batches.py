@@ -61,6 +61,7 @@ _DELETE = sa.delete(jobs).where(_j.id.in_(sa.bindparam("ids", expanding=True)))
 _SHOWN = [column for column in batch_items.c if column.name != "given"]
 _INSERT = sa.insert(batch_items)
 _ITEMS = sa.select(*_SHOWN).where(_c.batch_id == sa.bindparam("of_batch")).order_by(_c.place)
+_PIECE_OF_ITEMS = _ITEMS.where(_c.place > sa.bindparam("after_place")).limit(sa.bindparam("most"))
 _UNSETTLED = _ITEMS.where(_c.status.in_([status.value for status in OPEN]))
 _GIVEN = sa.select(_c.given).where(_c.batch_id == sa.bindparam("of_batch"), _c.place == sa.bindparam("at_place"))
 _CHANGEABLE = ("status", "conversation_id", "run_id", "error", "updated_at")
@@ -149,6 +150,12 @@ def page(tx: Tx, organization: OrganizationId, wanted: Page, *, active_only: boo
 def items(tx: Tx, batch_id: JobId) -> list[BatchItem]:
     """The items in order."""
     return [_from_row(row) for row in tx.execute(_ITEMS, {"of_batch": batch_id})]
+
+
+def items_after(tx: Tx, batch_id: JobId, place: int, most: int) -> list[BatchItem]:
+    """A page of the items in order."""
+    bound = {"of_batch": batch_id, "after_place": place, "most": most}
+    return [_from_row(row) for row in tx.execute(_PIECE_OF_ITEMS, bound)]
 
 
 def unsettled(tx: Tx, batch_id: JobId) -> list[BatchItem]:

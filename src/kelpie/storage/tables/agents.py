@@ -17,6 +17,7 @@ from sqlalchemy import (
     text,
 )
 
+from kelpie.storage.rows.authors import AuthorId
 from kelpie.storage.rows.standard_texts import PackedJson, PackedText
 from kelpie.storage.tables.metadata import metadata
 
@@ -59,13 +60,13 @@ agents = Table(
     Column("facts", JSON(none_as_null=True)),
     Column("permits", JSON(none_as_null=True)),
     Column("quota", JSON(none_as_null=True)),
-    Column("created_by_id", Text),
-    Column("last_updated_by_id", Text),
+    Column("created_by_id", AuthorId),
+    Column("last_updated_by_id", AuthorId),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
-    Index(None, "organization_id", "created_at", "id"),
-    Index(None, "organization_id", "name", "created_at", "id"),
+    Index(None, "organization_id", "created_at"),  # rows of the same microsecond are sorted by their ids when read
+    Index(None, "organization_id", "name", "created_at"),
     Index("ix_agents_hidden", "organization_id", sqlite_where=_HIDDEN),
 )
 

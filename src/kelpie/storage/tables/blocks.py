@@ -2,6 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
+from kelpie.storage.rows.authors import AuthorId
 from kelpie.storage.rows.checksums import ChecksummedJson
 from kelpie.storage.rows.standard_texts import PackedChecksummedJson
 from kelpie.storage.tables.metadata import metadata
@@ -26,13 +27,13 @@ blocks = Table(
     Column("deployment_id", Text),
     Column("entity_id", Text),
     Column("preserve_on_migration", Boolean, nullable=False),
-    Column("created_by_id", Text),
-    Column("last_updated_by_id", Text),
+    Column("created_by_id", AuthorId),
+    Column("last_updated_by_id", AuthorId),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("checksum", BigInteger),  # of what it says and how it may be changed; what does not match is not shown
-    Index(None, "organization_id", "created_at", "id"),
+    Index(None, "organization_id", "created_at"),  # rows of the same microsecond are sorted by their ids when read
     Index(None, "organization_id", "label"),
 )
 
@@ -65,7 +66,7 @@ block_history = Table(
     Column("fields", PackedChecksummedJson, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("author", Text, nullable=False),
-    Column("author_id", Text),
+    Column("author_id", AuthorId),
     Column("key_id", Text),
     Column("run_id", Text),
     Column("step_id", Text),

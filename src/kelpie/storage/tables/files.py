@@ -23,14 +23,7 @@ folders = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index(None, "organization_id", "created_at", "id"),
-    Index(
-        "uq_folders_organization_id_name",
-        "organization_id",
-        "name",
-        unique=True,
-        sqlite_where=_PRESENT,
-        postgresql_where=_PRESENT,
-    ),
+    Index("uq_folders_organization_id_name", "organization_id", "name", unique=True, sqlite_where=_PRESENT),
     Index(None, "removed"),
 )
 
@@ -59,9 +52,7 @@ files = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index(None, "folder_id", "created_at", "id"),
-    Index(
-        "uq_files_folder_id_name", "folder_id", "name", unique=True, sqlite_where=_PRESENT, postgresql_where=_PRESENT
-    ),
+    Index("uq_files_folder_id_name", "folder_id", "name", unique=True, sqlite_where=_PRESENT),
     Index(None, "status", "organization_id", "updated_at"),
     Index(None, "removed"),
 )

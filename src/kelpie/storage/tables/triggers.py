@@ -43,6 +43,7 @@ firings = Table(
     Column("error", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    Column("batch_id", Text),  # instead of a run, if each message has one
     UniqueConstraint("schedule_id", "due_at", "manual"),  # one firing for each time, whoever makes it
     Index(None, "attempt_at"),
     Index(None, "run_id"),

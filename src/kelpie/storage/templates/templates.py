@@ -105,7 +105,7 @@ def get(tx: Tx, organization: OrganizationId, name: str, *, lock: bool = False) 
     given = {"of_organization": organization, "of_name": name}
     row = tx.execute(_ONE_LOCKED if lock else _ONE, given).first()
     if row is None:
-        raise NotFound("Template", name[:200])
+        raise NotFound("Template", name[:200], "Give the name of one that exists; the list of templates has them.")
     return _from_row(row)
 
 
@@ -129,7 +129,7 @@ def snapshot(tx: Tx, template: Template, number: int | None) -> Snapshot:
         number = template.base
     row = tx.execute(_VERSION, {"of_template": template.id, "of_number": number}).first()
     if row is None:
-        raise NotFound("Template version", f"{template.name}:{number}")
+        raise NotFound("Template version", f"{template.name}:{number}", f"The newest is {template.name}:latest.")
     if row.checksum != checksum(row.document):
         report("template version", row.id)
         raise Damaged("Template version", f"{template.name}:{number}")

@@ -114,13 +114,14 @@ def update(
 
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
     """Inserts the tool, or copies its settings to the one that has its name; that one keeps its id and creation time,
-    and its tags unless the new ones are given."""
+    and its tags, its metadata and whether it needs approval unless new ones are given."""
     there = by_names(tx, tool.organization_id, [tool.name]).get(tool.name)
     if there is None:
         insert(tx, tool)
         return get(tx, tool.id), ()
-    kept = frozenset[str]() if tool.tags else frozenset({"tags"})
-    changes = {name: getattr(tool, name) for name in sorted(_CHANGEABLE - kept)}
+    given = {"tags": bool(tool.tags), "default_requires_approval": tool.default_requires_approval is not None}
+    changes = {name: getattr(tool, name) for name in sorted(_CHANGEABLE) if given.get(name, True)}
+    changes["metadata"] = {**(there.metadata or {}), **(tool.metadata or {})}
     after, _, affected = update(tx, there.id, changes, tool.updated_at, tool.last_updated_by_id)
     return after, affected
 

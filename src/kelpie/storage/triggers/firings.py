@@ -5,16 +5,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from kelpie.core.conversations.jobs import ACTIVE
 from kelpie.core.conversations.runs import UNFINISHED, Run
 from kelpie.core.errors import NotFound
-from kelpie.core.ids import AgentId, FiringId, OrganizationId, RunId, ScheduleId
+from kelpie.core.ids import AgentId, FiringId, JobId, OrganizationId, RunId, ScheduleId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.core.triggers.schedules import HISTORY_MAX, SETTLED, Firing, FiringStatus
 from kelpie.storage.accounts.row_ownership import of_present_agent
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.runs.runs import get_many
-from kelpie.storage.tables import firings, runs
+from kelpie.storage.tables import firings, jobs, runs
 from kelpie.world.database import Tx
 
 _c = firings.c
@@ -30,14 +31,26 @@ _WAITING = (
     .order_by(_c.attempt_at, _c.id)
     .limit(sa.bindparam("most"))
 )
+# Firings whose next attempt was set when the clock was ahead of where it is now.
+_IS_AHEAD = (
+    _c.status == FiringStatus.waiting.value,
+    _c.updated_at > sa.bindparam("now"),
+    _c.attempt_at > sa.bindparam("now"),
+)
+_AHEAD = sa.select(_c.id).where(*_IS_AHEAD).limit(1)
+_BRING_FORWARD = (
+    sa.update(firings).where(*_IS_AHEAD).values(attempt_at=sa.bindparam("now"), updated_at=sa.bindparam("now"))
+)
 _NEXT = sa.select(sa.func.min(_c.attempt_at))
-# A run that is gone was deleted by a client.
+# A run or a batch that is gone was deleted by a client.
 _ENDED = (
     sa.select(_c.id)
     .outerjoin(runs, runs.c.id == _c.run_id)
+    .outerjoin(jobs, jobs.c.id == _c.batch_id)
     .where(
         _c.status == FiringStatus.running.value,
         sa.or_(runs.c.id.is_(None), runs.c.status.not_in([status.value for status in UNFINISHED])),
+        sa.or_(jobs.c.id.is_(None), jobs.c.status.not_in([status.value for status in ACTIVE])),
         _PRESENT,
     )
     .order_by(_c.updated_at, _c.id)
@@ -57,7 +70,7 @@ _OLD = (
 )
 _FORGET = sa.delete(firings).where(_c.id.in_(sa.bindparam("ids", expanding=True)))
 _INSERT = sa.insert(firings)
-_CHANGEABLE = ("status", "attempts", "attempt_at", "run_id", "error", "updated_at")
+_CHANGEABLE = ("status", "attempts", "attempt_at", "run_id", "batch_id", "error", "updated_at")
 _UPDATE = (
     sa.update(firings)
     .where(_c.id == sa.bindparam("of_firing"))
@@ -104,6 +117,16 @@ def get(tx: Tx, organization: OrganizationId, firing_id: str) -> Firing:
 def waiting(tx: Tx, now: Micros, most: int) -> list[FiringId]:
     """Firings whose attempt is due, the longest due first."""
     return [FiringId(each) for each in tx.execute(_WAITING, {"now": now, "most": most}).scalars()]
+
+
+def are_ahead_of(tx: Tx, now: Micros) -> bool:
+    """Checks whether the next attempt of any firing was set at a time which is in the future now."""
+    return tx.execute(_AHEAD, {"now": now}).first() is not None
+
+
+def bring_forward(tx: Tx, now: Micros) -> None:
+    """Lets these firings be tried now."""
+    tx.execute(_BRING_FORWARD, {"now": now})
 
 
 def ended(tx: Tx, most: int) -> list[FiringId]:
@@ -164,6 +187,7 @@ def _to_row(firing: Firing) -> dict[str, Any]:
         "attempts": firing.attempts,
         "attempt_at": firing.attempt_at,
         "run_id": firing.run_id,
+        "batch_id": firing.batch_id,
         "error": firing.error,
         "created_at": firing.created_at,
         "updated_at": firing.updated_at,
@@ -183,6 +207,7 @@ def _from_row(row: sa.Row[Any]) -> Firing:
         attempts=row.attempts,
         attempt_at=row.attempt_at,
         run_id=None if row.run_id is None else RunId(row.run_id),
+        batch_id=None if row.batch_id is None else JobId(row.batch_id),
         error=row.error,
         manual=row.manual,
     )

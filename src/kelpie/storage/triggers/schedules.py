@@ -37,7 +37,12 @@ _COUNT = sa.select(sa.func.count()).where(_c.agent_id == sa.bindparam("of_agent"
 # Schedules whose next time was found when the clock was ahead of where it is now.
 _AHEAD = (
     sa.select(schedules)
-    .where(_c.last_at > sa.bindparam("now"), _c.recurrence.is_not(None), _c.id > sa.bindparam("after_id"), _PRESENT)
+    .where(
+        sa.or_(_c.last_at > sa.bindparam("now"), _c.updated_at > sa.bindparam("now")),
+        _c.recurrence.is_not(None),
+        _c.id > sa.bindparam("after_id"),
+        _PRESENT,
+    )
     .order_by(_c.id)
     .limit(sa.bindparam("most"))
 )
@@ -120,7 +125,7 @@ def next_due(tx: Tx) -> Micros | None:
 
 
 def ahead_of(tx: Tx, now: Micros, after_id: str, most: int) -> list[Schedule]:
-    """Recurring schedules that were handled at a time which is in the future now, in the order of their ids."""
+    """Recurring schedules that were fired or changed at a time that is in the future now, in the order of their ids."""
     return [_from_row(row) for row in tx.execute(_AHEAD, {"now": now, "after_id": after_id, "most": most})]
 
 
@@ -141,6 +146,7 @@ def said_to_json(said: ScheduledMessages) -> dict[str, Any]:
         "callback_url": said.callback_url,
         "return_types": None if said.return_types is None else list(said.return_types),
         "conversation_id": said.conversation_id,
+        "batch": said.batch,
     }
 
 
@@ -158,6 +164,7 @@ def said_from_json(data: Mapping[str, Any]) -> ScheduledMessages:
         data["callback_url"],
         None if types is None else tuple(types),
         None if conversation is None else ConversationId(conversation),
+        data.get("batch", False),  # missing where it was stored by an older version
     )
 
 

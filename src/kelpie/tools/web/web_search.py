@@ -19,12 +19,15 @@ from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.observe import logs
 from kelpie.tools.calls.interface import CallContext, Outcome
-from kelpie.tools.web.providers import search_provider
 from kelpie.tools.web.rate_limit import RateLimit, rest_seconds
 from kelpie.tools.web.raw_exchange import ENCODINGS, NotDecodable, RawAnswer, TooLarge, decoded, read_body
 from kelpie.tools.web.search_provider import SearchProvider
 from kelpie.tools.web.search_request import SearchRequest, SearchResult, fitting, parse
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.tools.web import providers as _providers
 
 AT_ONCE = 32
 WAITING_MAX = 256
@@ -59,7 +62,7 @@ class WebSearch:
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """The results as JSON. Raises ToolError."""
-        provider, asked = search_provider(self._settings), parse(arguments)
+        provider, asked = _providers.search_provider(self._settings), parse(arguments)
         limit_s = min(self._settings.web_search_s, call.quota.wall_s or self._settings.web_search_s)
         try:
             async with asyncio.timeout(limit_s) as limit, self._slots.slot(call.agent.consumer):

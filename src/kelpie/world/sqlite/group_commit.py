@@ -1,9 +1,10 @@
 """Group commit on SQLite: the waiting transaction functions are run in one transaction, so that they share one fsync.
 
-Nothing is acknowledged before the outer COMMIT returned. A function that fails rolls back only its own work; a failure
-that ends the whole transaction loses the group, which is then replayed one by one, each function in a transaction of
-its own. This is plain synchronous code without threads or clocks, so the real adapter and the simulator run the very
-same lines. It must never run a function outside a transaction.
+Nothing is acknowledged before the outer COMMIT returned. A function that fails rolls back only its own work: the group
+is run again with a savepoint before each function. Without a failure there are none, because SQLite copies every page
+that changes after a savepoint. A failure that ends the whole transaction loses the group, which is then replayed one by
+one, each function in a transaction of its own. This is plain synchronous code without threads or clocks, so the real
+adapter and the simulator run the very same lines. It must never run a function outside a transaction.
 """
 
 import sqlite3
@@ -172,6 +173,10 @@ class _GroupLost(Exception):
     """The transaction ended before its commit, and the work of several functions with it."""
 
 
+class _FunctionFailed(Exception):
+    """A function failed that had no savepoint, and its work cannot be told from that of the others."""
+
+
 class _Group:
     def __init__(self, connection: Connection, faults: FaultPoints | None) -> None:
         self._connection = connection
@@ -179,21 +184,28 @@ class _Group:
         self._faults = faults
 
     def run(self, jobs: Sequence[Job], enough: Callable[[], bool]) -> list[Outcome]:
+        return self._run(jobs, enough)
+
+    def _run(self, jobs: Sequence[Job], enough: Callable[[], bool], again: int = 0) -> list[Outcome]:
+        """`again` are the functions that ran before one of them failed: they run once more, now with savepoints."""
         outcomes: list[Outcome] = []
         kept = 0  # functions whose work waits for the commit
         try:
             for job in jobs:
                 if not kept and (refusal := self._begin()):
                     return outcomes + [JobFailure(translate(refusal)) for _ in jobs[len(outcomes) :]]
-                outcomes.append(self._run_one(job, kept))
+                outcomes.append(self._run_one(job, kept, savepoint=again > 0 and kept > 0))
                 kept += isinstance(outcomes[-1], JobSuccess)
-                if enough():
+                if len(outcomes) >= again and enough():
                     break
             return self._commit(outcomes) if kept else outcomes
+        except _FunctionFailed:
+            self.roll_back()
+            return self._run(jobs, enough, len(outcomes) + 1)
         except _GroupLost:
             self.roll_back()
             ran = jobs[: len(outcomes) + 1]  # the one that ended it has no outcome yet
-            return [outcome for job in ran for outcome in self.run([job], enough)]
+            return [outcome for job in ran for outcome in self._run([job], enough)]
 
     def roll_back(self) -> None:
         _roll_back(self._connection, self._raw)
@@ -206,11 +218,11 @@ class _Group:
             return error
         return None
 
-    def _run_one(self, job: Job, kept: int) -> Outcome:
+    def _run_one(self, job: Job, kept: int, *, savepoint: bool) -> Outcome:
         """Runs one function. The first of a transaction needs no savepoint: when it fails there is nothing else to
         save."""
         try:
-            if kept:
+            if savepoint:
                 self._step("SAVEPOINT job", Point.savepoint)
             if self._faults:
                 self._faults.before(Point.job)
@@ -219,22 +231,24 @@ class _Group:
                 self._faults.after(Point.job)
             if not self._raw.in_transaction:
                 raise InvariantBroken("A transaction function ended its own transaction.")
-            if kept:
+            if savepoint:
                 self._step("RELEASE job", Point.release)
             return JobSuccess(value)
         except Exception as error:  # reported to the caller of this function, or the group is replayed
             if _made_tolerant(self._raw, error):
                 raise _GroupLost from error
-            self._undo_one(error, kept)
+            self._undo_one(error, kept, savepoint=savepoint)
             return JobFailure(translate(error))
 
-    def _undo_one(self, error: Exception, kept: int) -> None:
+    def _undo_one(self, error: Exception, kept: int, *, savepoint: bool) -> None:
         if not kept:
             self.roll_back()
             return
         nested = self._connection.in_nested_transaction()
         if nested or not self._raw.in_transaction or result_code(error) in ENDS_TRANSACTION:
             raise _GroupLost from error
+        if not savepoint:
+            raise _FunctionFailed from error
         try:
             self._raw.execute("ROLLBACK TO job")
             self._raw.execute("RELEASE job")

@@ -75,11 +75,14 @@ def show(schedule: Schedule, as_json: AsJson = False, url: Url = None) -> None:
     epilog=examples(
         'schedules add ada "Write the report." --cron "0 9 * * 1-5" --timezone Europe/Berlin',
         'schedules add ada "Call Bob." --at 2030-05-01T12:00:00Z',
+        'schedules add ada "Read the mail." "Now answer it." --cron @hourly',
     )
 )
 def add(
     agent: Agent,
-    message: Annotated[str, typer.Argument(help="Message that the agent gets.")],
+    messages: Annotated[
+        list[str], typer.Argument(help="Messages that the agent gets; several are a batch: a turn each, in order.")
+    ],
     cron: Cron = None,
     at: At = None,
     timezone: Annotated[str, typer.Option(help="Time zone, such as Europe/Berlin.")] = "UTC",
@@ -95,7 +98,8 @@ def add(
     found = find(server, agent)
     times = {"scheduled_time": at} if cron is None else {"recurrence_rule": cron}
     optional = {"name": name, "missed_policy": missed}
-    body = {"message": message, "timezone": timezone, **times}
+    said = [{"role": "user", "content": each} for each in messages]
+    body = {"messages": said, "batch": len(said) > 1, "timezone": timezone, **times}
     body |= {field: value for field, value in optional.items() if value is not None}
     made = server.post(path("agents", found["id"], "schedule"), body)
     if as_json:
@@ -198,8 +202,11 @@ def _when(schedule: dict[str, Any]) -> str:
 
 def _print_firings(found: list[dict[str, Any]]) -> None:
     rows = [
-        (each["id"], each["scheduled_time"], each["status"], each["attempts"], each["run_id"], each["error"])
+        (
+            *(each["id"], each["scheduled_time"], each["status"], each["attempts"]),
+            *(each["run_id"] or each["batch_id"], each["error"]),
+        )
         for each in found
     ]
-    columns = ("id", "time", "status", "attempts", "run", "error")
+    columns = ("id", "time", "status", "attempts", "run or batch", "error")
     print_list(columns, rows, "No firings.", spare=("error", "attempts"))

@@ -1,10 +1,14 @@
 """Batches of messages: for one agent (Kelpie), and Letta's for several agents. Both are run by the same runner."""
 
+import hashlib
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Header, Query
+from pydantic import BaseModel
 
+from kelpie.batches.batches import RepeatableRequest
 from kelpie.core.agents.agent import Include
+from kelpie.core.conversations.batches import ITEMS_MAX, REQUESTS_MAX
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import AgentId, JobId
@@ -16,7 +20,7 @@ from kelpie.server.http.path_ids import AgentPath, JobPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.agent_files.message_document import message_document
 from kelpie.server.letta.batches.body import CreateBatch, MessageBatchBody, message_items, request_items
-from kelpie.server.letta.batches.shape import batch_shape, whole_batch
+from kelpie.server.letta.batches.shape import batch_shape, excerpt_shape, whole_batch
 from kelpie.server.letta.runs.job_routes import job_shape
 
 router = resource("", "batches")
@@ -24,21 +28,42 @@ kelpie_router = resource("/kelpie/batches", "batches")
 
 WAIT_S = 300.0
 WAIT_MAX_S = 3600.0
+KEY_CHARS_MAX = 255
 _BATCH = "/agents/{agent_id}/messages/batch"
 
 Background = Annotated[bool, Query(description="Answer at once with 202.")]
 Wait = Annotated[
     float, Query(ge=0, le=WAIT_MAX_S, description="Seconds to wait for the end; after that the answer is a 202.")
 ]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_CHARS_MAX,
+        description="A name for this request. The same request under the same name again returns the same batch.",
+    ),
+]
 Active = Annotated[bool, Query(description="Return only batches that have not ended.")]
 
 
 @router.post(_BATCH, summary="Send a batch of messages to an agent (Kelpie)", response_model=None)
 async def send_batch(
-    api: CallerApi, agent_id: AgentPath, body: MessageBatchBody, background: Background = False, wait_s: Wait = WAIT_S
+    api: CallerApi,
+    agent_id: AgentPath,
+    body: MessageBatchBody,
+    background: Background = False,
+    wait_s: Wait = WAIT_S,
+    key: Key = None,
 ) -> JsonAnswer:
     items = message_items(agent_id, body, api.settings.max_steps)
-    job = await api.batches.create(items, agent_id=agent_id, parallel=body.parallel, callback_url=body.callback_url)
+    job = await api.batches.create(
+        items,
+        agent_id=agent_id,
+        parallel=body.parallel,
+        callback_url=body.callback_url,
+        repeatable=_repeatable(key, body),
+    )
     try:
         ended = not background and await api.batches.wait(job.id, wait_s)
         shown = await _whole(api, agent_id, job.id)
@@ -61,9 +86,10 @@ async def cancel_batch(api: CallerApi, agent_id: AgentPath, batch_id: JobPath) -
 
 
 @router.post("/messages/batches", summary="Send requests to several agents", response_model=None)
-async def create_batch(api: CallerApi, body: CreateBatch) -> JsonAnswer:
+async def create_batch(api: CallerApi, body: CreateBatch, key: Key = None) -> JsonAnswer:
     items = request_items(body, api.settings.max_steps)
-    return JsonAnswer(job_shape(await api.batches.create(items, callback_url=body.callback_url)))
+    made = await api.batches.create(items, callback_url=body.callback_url, repeatable=_repeatable(key, body))
+    return JsonAnswer(job_shape(made))
 
 
 @router.get("/messages/batches", summary="List batches that have not ended", response_model=None)
@@ -99,14 +125,37 @@ async def list_all_batches(api: CallerApi, page: Page50, active: Active = False)
 
 
 @kelpie_router.get("/{batch_id}", summary="Get a batch of any agents and its results (Kelpie)", response_model=None)
-async def get_any_batch(api: CallerApi, batch_id: JobPath) -> JsonAnswer:
+async def get_any_batch(
+    api: CallerApi,
+    batch_id: JobPath,
+    results: Annotated[bool, Query(description="Whether to return the results of the items.")] = True,
+) -> JsonAnswer:
+    if not results:
+        return JsonAnswer(batch_shape(*await api.batches.get(None, batch_id)))
     return JsonAnswer(await _whole(api, None, batch_id))
+
+
+@kelpie_router.get("/{batch_id}/items", summary="List the items of a batch in pages (Kelpie)", response_model=None)
+async def list_items(
+    api: CallerApi,
+    batch_id: JobPath,
+    after: Annotated[int, Query(ge=-1, le=REQUESTS_MAX, description="Return only items after this index.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=ITEMS_MAX, description="Maximum number of items.")] = 50,
+) -> JsonAnswer:
+    """Each item has the first 2,000 characters of what was asked (`input`) and answered (`output`)."""
+    return await listed(await api.batches.excerpts(batch_id, after, limit), excerpt_shape)
 
 
 @kelpie_router.post("/{batch_id}/cancel", summary="Cancel a batch of any agents (Kelpie)", response_model=None)
 async def cancel_batch_of_any(api: CallerApi, batch_id: JobPath) -> JsonAnswer:
     await api.batches.cancel(None, batch_id)
     return JsonAnswer(await _whole(api, None, batch_id))
+
+
+def _repeatable(key: str | None, body: BaseModel) -> RepeatableRequest | None:
+    if key is None:
+        return None
+    return RepeatableRequest(key, hashlib.sha256(body.model_dump_json().encode()).hexdigest())
 
 
 async def _whole(api: CallerApi, agent_id: AgentId | None, batch_id: JobId) -> dict[str, Any]:

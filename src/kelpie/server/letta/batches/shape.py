@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kelpie.batches.batches import ItemResult
+from kelpie.batches.batches import ItemExcerpt, ItemResult, is_input
 from kelpie.batches.runner import CANCELLED, PARALLEL
 from kelpie.core.conversations.batches import BatchProgress
 from kelpie.core.conversations.jobs import Job
-from kelpie.core.conversations.messages import Message, Role
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.messages.shape import View, wire_messages
 from kelpie.server.letta.messages.stream_shape import stop_shape, usage_shape
+
+EXCERPT_CHARS = 2000
 
 
 def batch_shape(job: Job, done: BatchProgress) -> dict[str, Any]:
@@ -54,16 +55,36 @@ def _result(result: ItemResult) -> dict[str, Any]:
     if result.messages is None:
         shown["messages_left_out"] = True  # the answer would be too large; the messages of the run can be listed
     view = _view(run.request_config)
-    shown["messages"] = [one for row in result.messages or () if not _put_in(row) for one in wire_messages(row, view)]
+    shown["messages"] = [one for row in result.messages or () if not is_input(row) for one in wire_messages(row, view)]
     shown["usage"] = usage_shape(run.usage, run.step_count, None, (run.id,))
     if run.stop_reason is not None:
         shown["stop_reason"] = stop_shape(run.stop_reason.value, run.stop_detail)
     return shown
 
 
-def _put_in(row: Message) -> bool:
-    """True for the input, which is no part of an answer."""
-    return row.otid is not None and row.role is not Role.summary
+def excerpt_shape(found: ItemExcerpt) -> dict[str, Any]:
+    """An item with the beginnings of its texts."""
+    item = found.item
+    wire = [one for row in found.last if not is_input(row) for one in reversed(wire_messages(row, View()))]
+    answers = [one for one in wire if one["message_type"] == "assistant_message"]
+    return {
+        "index": item.place,
+        "status": item.status.value,
+        "agent_id": item.agent_id,
+        "conversation_id": item.conversation_id,
+        "run_id": item.run_id,
+        "input": found.given[:EXCERPT_CHARS],
+        "output": _words(answers[0]["content"])[:EXCERPT_CHARS] if answers else None,
+        "error": item.error,
+        "updated_at": timestamp(item.updated_at),
+    }
+
+
+def _words(content: Any) -> str:
+    """The text of a message, whose content may be a list of parts."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", "")) for part in content)
 
 
 def _view(config: Mapping[str, Any]) -> View:

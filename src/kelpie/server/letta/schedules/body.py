@@ -53,6 +53,9 @@ class ScheduleBody(BaseModel):
     timezone: str | None = Field(None, max_length=ZONE_CHARS_MAX, description="An IANA name. Defaults to UTC.")
     name: str | None = Field(None, max_length=NAME_CHARS_MAX)
     conversation_id: str | None = Field(None, description="The conversation; by default the agent's default one.")
+    batch: bool | None = Field(
+        None, description="Whether each message has a turn of its own, one after another. Defaults to one turn for all."
+    )
     missed_policy: MissedPolicy | None = Field(
         None, description="What happens to times that pass while no server runs. Defaults to `run_once`."
     )
@@ -80,6 +83,7 @@ def new_schedule(body: ScheduleBody) -> NewSchedule:
             body.callback_url,
             None if body.include_return_message_types is None else tuple(body.include_return_message_types),
             _conversation(body.conversation_id),
+            bool(body.batch),
         ),
         at,
         recurrence,
@@ -108,6 +112,7 @@ def changed_schedule(body: ScheduleBody, before: Schedule) -> NewSchedule:
             body.callback_url if "callback_url" in given else said.callback_url,
             (None if types is None else tuple(types)) if "include_return_message_types" in given else said.return_types,
             _conversation(body.conversation_id) if "conversation_id" in given else said.conversation_id,
+            said.batch if body.batch is None else body.batch,
         ),
         at,
         recurrence,

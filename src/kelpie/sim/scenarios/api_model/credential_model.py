@@ -181,7 +181,7 @@ class CredentialModel(ModelledResource):
         except ConnectionLost:
             response = None
         if response is None or response.status in _NOT_NOW:
-            self._may_fail(f"{method} {path} with {name}", None if response is None else response.body)
+            self.may_fail(f"{method} {path} with {name}", None if response is None else response.body)
             return None
         return response
 

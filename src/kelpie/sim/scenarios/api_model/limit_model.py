@@ -133,7 +133,7 @@ class LimitModel(ModelledResource):
         body = {"input": f"word{self._made}\n{' & '.join(lines)}"}
         response = await self.client.ask("POST", f"/v1/agents/{self.agent_id}/messages", body)
         if response is None or response.status != 200 or self.machine.faults.firings:
-            self._may_fail("a turn", None if response is None else response.body)
+            self.may_fail("a turn", None if response is None else response.body)
             await self._take_over()
             return
         told = response.json()

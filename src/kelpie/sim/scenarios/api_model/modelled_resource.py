@@ -71,19 +71,19 @@ class ModelledResource(ABC):
         if refused is not None and response is not None and response.status == refused:
             return None
         if fate is Fate.unknown or (response is not None and response.status in _NOT_NOW):
-            self._may_fail(told, None if response is None else response.body)
+            self.may_fail(told, None if response is None else response.body)
             await self._find_out(None if refused or fate is Fate.refused else after)
             return None
         assert response is not None
         if fate is Fate.refused:
             raise Broken("a sound request is accepted", f"{told}: {response.status} {response.body!r}")
-        answer = response.json()
+        answer = response.json() if response.body else None
         if refused is not None:
             raise Broken("a wrong request is refused", f"{told} was not refused with {refused}, but got {answer}")
         self.state = after(answer) if callable(after) else deepcopy(after)
         return answer
 
-    def _may_fail(self, told: str, why: object) -> None:
+    def may_fail(self, told: str, why: object) -> None:
         if not self.machine.faults.firings:
             raise Broken("nothing fails without a fault", f"{told}: {why!r}")
 
@@ -109,7 +109,7 @@ class ModelledResource(ABC):
                 return None
             if response is not None and response.status < 500 and response.status not in _NOT_NOW:
                 raise Broken("a sound request is accepted", f"GET {path}: {response.status} {response.body!r}")
-            self._may_fail(f"GET {path}", None if response is None else response.body)
+            self.may_fail(f"GET {path}", None if response is None else response.body)
             await self.client.pause()
         raise Broken("the server recovers", f"GET {path} failed {TRIES_MAX} times")
 

@@ -6,14 +6,25 @@ nothing that can be read.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.ports.clock import START
 from kelpie.sim.runs.scenario import QUIET_S
 from kelpie.sim.scenarios.api_model.agent_model import AgentModel, CheckpointModel
 from kelpie.sim.scenarios.api_model.approval_model import APPROVAL_S, ApprovalModel
 from kelpie.sim.scenarios.api_model.credential_model import OWN, CredentialModel
+from kelpie.sim.scenarios.api_model.field_model import (
+    AGENTS,
+    ARCHIVES,
+    BLOCKS,
+    CONVERSATIONS,
+    IDENTITIES,
+    FeedbackModel,
+    FieldModel,
+)
 from kelpie.sim.scenarios.api_model.limit_model import LimitModel
 from kelpie.sim.scenarios.api_model.memory_model import (
     BYTES_MAX,
@@ -25,15 +36,30 @@ from kelpie.sim.scenarios.api_model.memory_model import (
     WorkingMemoryModel,
 )
 from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource
+from kelpie.sim.scenarios.api_model.record_kinds import (
+    FolderKind,
+    GroupKind,
+    IdentityKind,
+    McpServerKind,
+    ProjectKind,
+    ProviderKind,
+    ToolKind,
+    VariableKind,
+)
+from kelpie.sim.scenarios.api_model.record_model import Cast, CastModel, RecordModel
+from kelpie.sim.scenarios.api_model.template_model import TemplateModel
+from kelpie.sim.scenarios.api_model.trigger_kinds import ScheduleKind, WebhookKind
 from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.list_checks import lists_are_right
 from kelpie.sim.scenarios.fixtures.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 15
 CHECKS = 0.15
+OPERATED = ("key_id", "user_id")  # of what another organization has, what an operator may see
 FAULTS = (
     Aim(Fault.storage_write_fail, "database.begin", rate=0.02),
     Aim(Fault.storage_write_fail, "database.commit", rate=0.02),
@@ -49,6 +75,7 @@ class Tenants(ServerScenario):
 
     rounds = ROUNDS
     at_once = True
+    always_lists = False  # else they are walked over in half of the runs
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         raise NotImplementedError
@@ -87,7 +114,11 @@ class Tenants(ServerScenario):
             for resource in dict.fromkeys(resources):
                 await resource.check()
         await super().settle()
-        if self.machine.loop.seed // 2 % 2 == 0:  # with and without faults, in half of the runs
+        half = self.machine.loop.seed // 2 % 2 == 0  # with and without faults
+        if half or self.always_lists:
+            for client, organization in ((self.client("owner"), DEFAULT_ORGANIZATION), (self._guest(), self.guests)):
+                await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
+        if half:
             await self._is_kept_apart()
 
     async def _is_kept_apart(self) -> None:
@@ -95,7 +126,8 @@ class Tenants(ServerScenario):
         owner, guest = self.client("owner"), self._guest()
         own, foreign = (ids_of(self.machine, organization) for organization in (DEFAULT_ORGANIZATION, self.guests))
         await strangers_reach_nothing(self.machine, guest, own)
-        await strangers_reach_nothing(self.machine, owner, foreign)
+        apart = {name: one for name, one in foreign.items() if name not in OPERATED}
+        await strangers_reach_nothing(self.machine, owner, apart)
         await a_power_cut_changes_nothing(self.machine, guest, foreign)
         for resources in self.of.values():
             for resource in dict.fromkeys(resources):
@@ -135,6 +167,21 @@ class TurnsOfTenants(Tenants):
         return [TurnModel(self.machine, client, await self.agent_of(client, **given))]
 
 
+class FieldsOfTenants(Tenants):
+    """Every field of agents, blocks, archives, identities and conversations, and lists with many filters."""
+
+    rounds = 30
+    always_lists = True
+
+    async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
+        agent_id = await self.agent_of(client, tools=["outside"])
+        lanes = FieldModel(self.machine, client, CONVERSATIONS, f"?agent_id={agent_id}")
+        feedback = FeedbackModel(self.machine, client, agent_id, lanes)
+        kinds = (AGENTS, BLOCKS, ARCHIVES, IDENTITIES)
+        return [lanes, lanes, feedback, feedback, *(FieldModel(self.machine, client, kind) for kind in kinds)]
+
+
 class LimitsOfTenants(Tenants):
     """One organization acts after the other, so that the hour ends for both at once and nothing is in flight."""
 
@@ -164,6 +211,34 @@ class AccessOfTenants(Tenants):
         return [CredentialModel(self.machine, admin, agents), approvals, approvals]
 
 
+class RecordsOfTenants(Tenants):
+    """Three of the kinds of records in each run, in turn, so that few runs have had all of them."""
+
+    rounds = 60
+    kinds_at_once = 3
+
+    async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        agents = {name: await self.agent_of(client, name=name) for name in ("ann", "bea")}
+        blocks = {
+            label: (await client.insist("POST", "/v1/blocks/", {"label": label, "value": "some"}))["id"]
+            for label in ("rules", "plans")
+        }
+        cast = Cast(agents, blocks)
+        kinds = [
+            *(kind(cast) for kind in (IdentityKind, FolderKind, ProviderKind, GroupKind, ToolKind, McpServerKind)),
+            *(ProjectKind(cast), ScheduleKind(cast, START), WebhookKind(cast), VariableKind(cast)),
+        ]
+        first = self.machine.loop.seed // 2 * self.kinds_at_once
+        some = [kinds[(first + place) % len(kinds)] for place in range(self.kinds_at_once)]
+        models = [RecordModel(self.machine, client, kind) for kind in some]
+        for model in models:
+            await model.check()
+        others: list[ModelledResource] = [CastModel(self.machine, client, cast, models)]
+        if self.machine.loop.seed // 2 % 2 == 0:
+            others += [TemplateModel(self.machine, client, await self.agent_of(client))] * 2
+        return [*models, *models, *models, *others]
+
+
 API_MEMORY = scenario(
     "api-model-of-memory",
     MemoryOfTenants,
@@ -179,7 +254,14 @@ API_MEMORY = scenario(
 API_TURNS = scenario(
     "api-model-of-turns", TurnsOfTenants, plots=((), FAULTS), settings=replace(SETTINGS, mailbox_size=MAILBOX_SIZE)
 )
+API_FIELDS = scenario("api-model-of-fields", FieldsOfTenants, plots=((), FAULTS))
 API_LIMITS = scenario("api-model-of-limits", LimitsOfTenants, plots=((), FAULTS))
+API_RECORDS = scenario(
+    "api-model-of-records",
+    RecordsOfTenants,
+    plots=((), FAULTS),
+    settings=SETTINGS,
+)
 API_ACCESS = scenario(
     "api-model-of-access",
     AccessOfTenants,

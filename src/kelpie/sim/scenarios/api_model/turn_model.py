@@ -75,8 +75,10 @@ class TurnModel(ModelledResource):
         return "\n".join(lines)
 
     async def _say(self, lane: str) -> None:
+        """Sometimes with instructions for this turn only."""
         text = self._text()
-        await self._turn(lane, text, self._body(text), self.client.picks(WAYS))
+        more = {"override_system": f"only {self._made}"} if self.client.tosses(0.2) else {}
+        await self._turn(lane, text, {**self._body(text), **more}, self.client.picks(WAYS))
 
     def _body(self, text: str) -> dict[str, Any]:
         return self._said_by(text, otid=f"otid-{self._made}")
@@ -95,7 +97,7 @@ class TurnModel(ModelledResource):
         if told is not None and not self.machine.faults.firings:
             if told["said"] != turn[1:] or len(new) != 1 or new[0]["status"] != "completed":
                 raise Broken("a turn is answered as its script says", f"{way} {text!r}: {told}, {new}")
-            self._prompts_are(lane, turn, asked)
+            self._prompts_are(lane, turn, asked, body.get("override_system"))
         before = deepcopy(self.state)
         self.state = await self.read()
         complete = any(run["status"] == "completed" for run in new)
@@ -162,7 +164,7 @@ class TurnModel(ModelledResource):
         response = await self.client.ask(method, path, body)
         if response is not None and response.status == 200:
             return response.json()
-        self._may_fail(f"{method} {path}", None if response is None else response.body)
+        self.may_fail(f"{method} {path}", None if response is None else response.body)
         return None
 
     async def _stream(self, path: str, body: Any) -> list[dict[str, Any]] | None:
@@ -173,18 +175,18 @@ class TurnModel(ModelledResource):
         try:
             async with asyncio.timeout(PATIENCE_S), client.stream("POST", path, body) as stream:
                 if stream.status != 200:
-                    self._may_fail(path, b"".join([chunk async for chunk in stream.chunks()]))
+                    self.may_fail(path, b"".join([chunk async for chunk in stream.chunks()]))
                     return None
                 async for event in stream.events():
                     if event.data == "[DONE]":
                         return frames
                     if event.event == "error":
-                        self._may_fail(path, event.data)
+                        self.may_fail(path, event.data)
                         return None
                     frames.append(event.json())
         except ConnectionLost:
             pass
-        self._may_fail(path, "no end")
+        self.may_fail(path, "no end")
         return None
 
     async def _follow(self, run_id: str, after: int) -> tuple[Said, list[Any]]:
@@ -204,7 +206,7 @@ class TurnModel(ModelledResource):
         if (told := numbered_frames(again)) != numbered[at + 1 :]:
             raise Broken("a stream read again is the same", f"{run_id} after {numbers[at]}: {told} and {numbered}")
 
-    def _prompts_are(self, lane: str, turn: Said, asked: int) -> None:
+    def _prompts_are(self, lane: str, turn: Said, asked: int, own: str | None) -> None:
         """Each step was asked with what its conversation has, and with the memory of that moment."""
         seen = [one.body for one in self.machine.llm.seen[asked:] if one.body.get("user") == self.agent_id]
         owner = lane if lane in self.state["human"] else DEFAULT
@@ -220,6 +222,11 @@ class TurnModel(ModelledResource):
             if shown != wanted:
                 raise Broken("a prompt is its conversation", f"{lane} was shown {shown} and not {wanted}")
             lines += [said.split('"')[-2] for said in turn[:done] if said.startswith("call memory_insert")]
+            if own is not None:
+                if body["messages"][0]["content"] != own:
+                    raise Broken("a turn has its own instructions", f"{own}: {body['messages'][0]}")
+                done += 1
+                continue
             known = (element(element(body["messages"][0]["content"], "human") or "", "value") or "").split("\n")
             if known != list(dict.fromkeys(lines)):
                 raise Broken("a prompt has the memory of its conversation", f"{lane}: {known} and not {lines}")
@@ -288,7 +295,7 @@ class TurnModel(ModelledResource):
                 if word != "cancelled" or run is None or run["completed_at"] is None:
                     raise Broken("a cancelled run has ended", f"{each}: {word} {run}")
         elif response is None or response.status != 409:
-            self._may_fail(where, None if response is None else response.body)
+            self.may_fail(where, None if response is None else response.body)
         before, runs = deepcopy(self.state), await self._runs()
         new = runs[: len(runs) - len(self.state["runs"])]
         self.state = await self.read()
@@ -354,7 +361,7 @@ class TurnModel(ModelledResource):
         if response is not None and response.status == 400 and b"too few" in response.body:
             return
         if response is None or response.status != 200:
-            self._may_fail(path, None if response is None else response.body)
+            self.may_fail(path, None if response is None else response.body)
         else:
             self.state["lanes"][lane].append(SUMMARY)
             self.state["said"].append(SUMMARY)
@@ -396,7 +403,7 @@ class TurnModel(ModelledResource):
             said = said[: at + 1]
         response = await self.client.ask("POST", path)
         if response is None or response.status != 200:
-            self._may_fail(path, None if response is None else response.body)
+            self.may_fail(path, None if response is None else response.body)
             self.state = await self.read()  # one without a name, if there is one
             return
         self._made += 1

@@ -14,7 +14,6 @@ from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
-from kelpie.storage.runs.traces import DROP_EVERY
 
 ROUNDS = 3
 TRACES_KEPT = 3
@@ -120,7 +119,7 @@ class ConversationRecords(ServerScenario):
             if found := disk.query(statement):
                 raise Broken("nothing is half there", f"{what}: {found}")
         kept = disk.query("SELECT count(*) FROM step_traces")[0][0]
-        if kept > TRACES_KEPT + DROP_EVERY:
+        if kept > TRACES_KEPT:
             raise Broken("traces are bounded", f"{kept} are kept")
         for thread in self.threads:
             self._matches_answers(thread)

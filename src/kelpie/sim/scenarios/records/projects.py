@@ -75,6 +75,9 @@ class ProjectRecords(ServerScenario):
             raise Broken("an agent that was added is in the project", f"{sorted(lost)}")
         if stray := {project for project, _ in rows} - projects:
             raise Broken("an association goes with its project", f"{sorted(stray)}")
+        homes = {home for (home,) in query("SELECT project_id FROM agents WHERE project_id IS NOT NULL")}
+        if homes - projects:
+            raise Broken("no agent has a deleted project as its home", f"{sorted(homes - projects)}")
         names = [name for (name,) in query("SELECT name FROM projects")]
         if len(names) != len(set(names)):
             raise Broken("names of projects are unique", f"{names}")

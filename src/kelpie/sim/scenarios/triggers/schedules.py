@@ -1,17 +1,23 @@
 """Schedules and webhooks while the power fails around every commit, writes fail, clocks jump and models fail.
 
-Each due time has one firing, each firing gives its agent its message at most once and ends, no schedule stands still,
+Each due time has one firing, each firing gives its agent its messages at most once, in order, and ends, no schedule
+stands still, missed times follow their policy, two people who change a schedule at once keep what both of them wrote,
 and a delivery that a program repeats is one message.
 """
 
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.triggers.schedules import ATTEMPTS_MAX, ON_TIME
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.two_servers import second_server
@@ -21,29 +27,100 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 QUIET_S = 900.0  # longer than the pauses after the first failures of a firing
-LATE = 180 * MICROS_PER_SECOND
+MINUTE = 60 * MICROS_PER_SECOND
+LATE = 3 * MINUTE
 REST_S = 120.0  # for the runs of the last firings
 MINUTES = 4
 DELIVERIES = 4
+BATCHED = 3  # messages of a scheduled batch
+RETRY_MAX = 7200 * MICROS_PER_SECOND  # the longest pause before another attempt
+_FIRINGS = """
+    SELECT f.id, f.schedule_id, f.due_at, f.manual, f.status, f.attempts, f.attempt_at, f.run_id, f.batch_id, f.error,
+           f.created_at, s.missed, json_array_length(s.said, '$.messages')
+    FROM firings f JOIN schedules s ON s.id = f.schedule_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Firing:
+    """A firing on the disk, with what its schedule says about it."""
+
+    id: str
+    schedule: str
+    due_at: int
+    manual: int
+    status: str
+    attempts: int
+    attempt_at: int
+    run_id: str | None
+    batch_id: str | None
+    error: str | None
+    created_at: int
+    missed: str
+    messages: int
+
+
+@dataclass(slots=True)
+class Edits:
+    """What two people last wrote into a schedule, each into a field of his own, and all that may count since."""
+
+    may_be: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+
+    def tried(self, name: str, value: Any, told: Response | None) -> None:
+        if told is not None and told.status == 200:
+            self.may_be[name] = [value]
+        else:
+            self.may_be.setdefault(name, [None]).append(value)
 
 
 class Schedules(ServerScenario):
     """Two agents with schedules of every minute, single times, and a webhook each; a person changes the schedules."""
 
+    minutes = 1  # between two times of a recurring schedule
+    policies = ("run_once", "run_all", "skip")
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.removed: set[str] = set()
+        self.touched: set[str] = set()  # schedules that somebody tried to change
+        self.edited: dict[str, Edits] = {}  # by schedule
         self.delivered: set[str] = set()  # deliveries that were acknowledged
+
+    @property
+    def rule(self) -> str:
+        return f"*/{self.minutes} * * * *"
+
+    def said(self, text: str) -> dict[str, Any]:
+        """What an agent gets, as a part of the body of a schedule."""
+        return {"messages": [{"role": "user", "content": text}]}
 
     async def act(self) -> None:
         await self.make_agents(2)
         maker = self.client("planner")
         for number, agent_id in enumerate(self.agents):
-            for policy in ("run_once", "run_all", "skip")[: 2 + number]:
-                body = {"message": f"every minute {policy}", "recurrence_rule": "* * * * *", "missed_policy": policy}
+            for policy in self.policies[: 2 + number]:
+                body = self.said(f"every minute {policy}") | {"recurrence_rule": self.rule, "missed_policy": policy}
                 await maker.insist("POST", f"/v1/agents/{agent_id}/schedule", body)
         programs = (self._program(self.client(f"program-{n}"), agent_id) for n, agent_id in enumerate(self.agents))
-        await together((*programs, self._person(self.client("person")), self._talk(self.client("talker"))))
+        editors = await self._editors(maker)
+        await together((*programs, *editors, self._person(self.client("person")), self._talk(self.client("talker"))))
+
+    async def _editors(self, maker: ScenarioClient) -> list[Coroutine[Any, Any, None]]:
+        """Two people who change the same schedule at once."""
+        base = f"/v1/agents/{self.agents[0]}/schedule"
+        body = {"message": "edited", "recurrence_rule": "0 0 1 1 *", "name": "edited"}
+        made = (await maker.insist("POST", base, body))["id"]
+        self.touched.add(made)
+        path, edits = f"{base}/{made}", self.edited.setdefault(made, Edits())
+        values = {"name": [f"name {n}" for n in range(8)], "max_steps": list(range(1, 9))}
+        return [self._edit(self.client(f"editor-of-{name}"), path, edits, name, each) for name, each in values.items()]
+
+    async def _edit(
+        self, client: ScenarioClient, path: str, edits: Edits, name: str, values: Sequence[str | int]
+    ) -> None:
+        for value in values:
+            await client.pause(2.0)
+            edits.tried(name, value, await client.ask("PATCH", path, {name: value}))
 
     async def _talk(self, client: ScenarioClient) -> None:
         for _ in range(MINUTES):
@@ -62,10 +139,13 @@ class Schedules(ServerScenario):
             )
             if not known or client.tosses(0.3):
                 time = {"scheduled_at": (self._now() + 20 * MICROS_PER_SECOND) / 1000}
-                body = {"messages": [{"role": "user", "content": "once"}], "schedule": time}
-                await client.ask("POST", base, body)
+                await client.ask("POST", base, self.said("once") | {"schedule": time})
                 continue
-            path = f"{base}/{client.picks(known)['id']}"
+            chosen = client.picks(known)["id"]
+            if chosen in self.edited:
+                continue
+            self.touched.add(chosen)
+            path = f"{base}/{chosen}"
             if client.tosses(0.4):
                 await client.ask("POST", f"{path}/run")
             elif client.tosses(0.7):
@@ -101,9 +181,11 @@ class Schedules(ServerScenario):
     async def settle(self) -> None:
         """Every schedule has gone on by itself; then all are paused, so that nothing is under way."""
         now = self._now()
-        for schedule, next_at in self.machine.disk.query("SELECT id, next_at FROM schedules WHERE next_at IS NOT NULL"):
-            if next_at < now - LATE:
-                raise Broken("no schedule stands still", f"{schedule} is due since {(now - next_at) // 1_000_000} s")
+        query = "SELECT id, next_at, recurrence FROM schedules WHERE next_at IS NOT NULL"
+        for schedule, next_at, recurrence in self.machine.disk.query(query):
+            ahead = LATE + self.minutes * MINUTE
+            if next_at < now - LATE or (recurrence == self.rule and next_at > now + ahead):
+                raise Broken("no schedule stands still", f"{schedule} is due in {(next_at - now) // 1_000_000} s")
         planner = self.client("planner")
         for agent_id in self.agents:
             base = f"/v1/agents/{agent_id}/schedule"
@@ -114,23 +196,64 @@ class Schedules(ServerScenario):
 
     def check(self) -> None:
         super().check()
-        disk = self.machine.disk
-        said = Counter(
-            otid for (otid,) in disk.query("SELECT otid FROM messages WHERE role = 'user' AND otid IS NOT NULL")
-        )
-        now = self._now()
-        rows = disk.query("SELECT id, schedule_id, due_at, manual, status, attempts, attempt_at, run_id FROM firings")
-        times = Counter((schedule, due, manual) for _, schedule, due, manual, *_ in rows)
+        firings = [_Firing(*row) for row in self.machine.disk.query(_FIRINGS)]
+        heard = self._heard()
+        for each in firings:
+            self._is_heard_once(each, heard.get(each.id, []))
+        self._times(firings)
+        self._edits()
+        self._deliveries()
+
+    def _heard(self) -> dict[str, list[int]]:
+        """The messages of each firing, by their numbers, as its agent heard them."""
+        found: dict[str, list[int]] = {}
+        query = "SELECT otid FROM messages WHERE role = 'user' AND otid LIKE 'firing-%' ORDER BY seq"
+        for (otid,) in self.machine.disk.query(query):
+            firing, _, number = otid.rsplit("-", 2)
+            found.setdefault(firing, []).append(int(number))
+        return found
+
+    def _is_heard_once(self, firing: "_Firing", heard: list[int]) -> None:
+        where = f"{firing} was heard as {heard}"
+        if len(set(heard)) < len(heard):
+            raise Broken("a firing is heard once", where)
+        if heard != sorted(heard):
+            raise Broken("the messages of a firing are heard in order", where)
+        if firing.status == "done" and not firing.error and len(heard) < firing.messages and self._completed(firing):
+            raise Broken("a firing is heard once", where)
+        if firing.status == "running" or (firing.status == "waiting" and firing.attempt_at < self._now() - LATE):
+            raise Broken("a firing ends", where)
+        if firing.status == "waiting" and firing.attempt_at > self._now() + RETRY_MAX:
+            raise Broken("a firing ends", where)
+        if firing.status == "dead" and not heard and firing.attempts < ATTEMPTS_MAX and "conversation" not in where:
+            raise Broken("a firing that was not heard is tried again", where)
+
+    def _times(self, firings: Sequence["_Firing"]) -> None:
+        """Each due time has one firing, missed ones follow their policy, and with a true clock none is left out."""
+        times = Counter((each.schedule, each.due_at, each.manual) for each in firings)
         if doubled := [each for each, count in times.items() if count > 1]:
             raise Broken("a due time has one firing", f"{doubled}")
-        for firing, _, _, _, status, attempts, attempt_at, run_id in rows:
-            heard = sum(count for otid, count in said.items() if otid.startswith(f"{firing}-"))
-            where = f"{firing} is {status} after {attempts} attempts, with {run_id}, and was heard {heard} times"
-            if heard > 1 or (status == "done" and heard != 1 and run_id is not None and self._completed(run_id)):
-                raise Broken("a firing is heard once", where)
-            if status == "running" or (status == "waiting" and attempt_at < now - LATE):
-                raise Broken("a firing ends", where)
-        self._deliveries()
+        timed = [each for each in firings if not each.manual]
+        late = [each for each in timed if each.status != "skipped" and each.created_at - each.due_at > ON_TIME]
+        if made_up := [each for each in late if each.missed == "skip"]:
+            raise Broken("missed times follow their policy", f"{made_up}")
+        looks = Counter((each.schedule, each.created_at) for each in late if each.missed == "run_once")
+        if many := [each for each, count in looks.items() if count > 1]:
+            raise Broken("missed times follow their policy", f"{many}")
+        if self.machine.faults.fired(Fault.clock_jump) or self.machine.faults.fired(Fault.clock_skew):
+            return
+        for schedule in sorted({each.schedule for each in timed if each.missed == "run_all"} - self.touched):
+            due = sorted(each.due_at for each in timed if each.schedule == schedule)
+            if gaps := [earlier for earlier, later in pairwise(due) if later - earlier > self.minutes * MINUTE]:
+                raise Broken("each due time has a firing", f"{schedule} has none after {gaps}")
+
+    def _edits(self) -> None:
+        for schedule, edits in self.edited.items():
+            for name, said in self.machine.disk.query("SELECT name, said FROM schedules WHERE id = ?", schedule):
+                stored = {"name": name, "max_steps": json.loads(said)["max_steps"]}
+                lost = {each: stored[each] for each, known in edits.may_be.items() if stored[each] not in known}
+                if lost:
+                    raise Broken("people who change a schedule at once keep both changes", f"{lost}, {edits}")
 
     def _now(self) -> int:
         """The time of the server's clock."""
@@ -138,9 +261,11 @@ class Schedules(ServerScenario):
         assert isinstance(running, RunningKelpie)
         return running.kelpie.world.clock.now()
 
-    def _completed(self, run_id: str) -> bool:
+    def _completed(self, firing: "_Firing") -> bool:
+        if firing.batch_id is not None:
+            return True
         query = "SELECT 1 FROM runs WHERE id = ? AND status = 'completed' AND step_count > 0"
-        return bool(self.machine.disk.query(query, run_id))
+        return bool(self.machine.disk.query(query, firing.run_id or ""))
 
     def _deliveries(self) -> None:
         texts = [
@@ -173,34 +298,46 @@ class TwoSchedulers(Schedules):
         await super().settle()
 
 
+class ScheduledBatches(Schedules):
+    """The same with schedules whose messages have a turn each."""
+
+    minutes = 3
+    policies = ("run_once", "run_all")
+
+    def said(self, text: str) -> dict[str, Any]:
+        return {"messages": [{"role": "user", "content": f"{text}, {n}"} for n in range(BATCHED)], "batch": True}
+
+
 _FAILURES = (
     Aim(Fault.storage_write_fail, "database.commit", rate=0.03),
     Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
     Aim(Fault.storage_read_fail, "database.read", rate=0.02),
 )
 
+_PLOTS = (
+    (Aim(BEFORE, "journal.open", nth=3), Aim(AFTER, "journal.step", nth=5)),
+    _FAILURES,
+    (
+        Aim(Fault.clock_jump, "clock.now", rate=0.02, times_max=12),
+        Aim(Fault.clock_skew, "clock.boot", rate=0.7),
+        Aim(BEFORE, "database.begin", rate=0.003, times_max=2),
+    ),
+    (
+        Aim(Fault.llm_timeout, "llm.reply", rate=0.1),
+        Aim(Fault.llm_rate_limit, "llm.with_retry_after", rate=0.1),
+        Aim(Fault.network_partition, "network.provider", rate=0.01, times_max=2),
+    ),
+    (
+        Aim(Fault.network_packet_loss, "network.client", rate=0.05),
+        Aim(Fault.network_delay, "network.client", rate=0.1),
+    ),
+)
+
 SCHEDULES = scenario(
     "schedules-and-webhooks",
     Schedules,
     faults=(Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=3),),
-    plots=(
-        (Aim(BEFORE, "journal.open", nth=3), Aim(AFTER, "journal.step", nth=5)),
-        _FAILURES,
-        (
-            Aim(Fault.clock_jump, "clock.now", rate=0.005, times_max=6),
-            Aim(Fault.clock_skew, "clock.boot", rate=0.7),
-            Aim(BEFORE, "database.begin", rate=0.003, times_max=2),
-        ),
-        (
-            Aim(Fault.llm_timeout, "llm.reply", rate=0.1),
-            Aim(Fault.llm_rate_limit, "llm.with_retry_after", rate=0.1),
-            Aim(Fault.network_partition, "network.provider", rate=0.01, times_max=2),
-        ),
-        (
-            Aim(Fault.network_packet_loss, "network.client", rate=0.05),
-            Aim(Fault.network_delay, "network.client", rate=0.1),
-        ),
-    ),
+    plots=_PLOTS,
     swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
     quiet_s=QUIET_S,
 )
@@ -213,5 +350,14 @@ TWO_SCHEDULERS = scenario(
         Aim(Fault.storage_latency, "database.read", rate=0.1),
     ),
     swarm=(Fault.network_delay, Fault.cpu_starvation),
+    quiet_s=QUIET_S,
+)
+
+SCHEDULED_BATCHES = scenario(
+    "scheduled-batches",
+    ScheduledBatches,
+    faults=(Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=3),),
+    plots=_PLOTS,
+    swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
     quiet_s=QUIET_S,
 )

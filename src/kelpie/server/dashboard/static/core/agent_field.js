@@ -1,7 +1,8 @@
 // A field to choose an agent: it suggests names from the server and gives the id of the chosen one.
 
 import { get } from "./api.js";
-import { freshId, h, replace } from "./dom.js";
+import { ask } from "./dialog.js";
+import { freshId, h, labelled, replace } from "./dom.js";
 
 const SUGGESTED = 20;
 const PAUSE_MS = 150;
@@ -13,12 +14,12 @@ const PAUSE_MS = 150;
  * @param {string} [placeholder] what an empty field means
  */
 export function agentField(chosen, changed, signal, placeholder = "All agents") {
-  const [inputId, listId] = [freshId("agent"), freshId("agents")];
+  const listId = freshId("agents");
   /** @type {{id: string, name: string}[]} */
   let known = chosen ? [chosen] : [];
   let timer = 0;
   const list = h("datalist", { id: listId });
-  const input = h("input", { type: "search", id: inputId, list: listId, value: chosen?.name ?? "", placeholder, autocomplete: "off", on: {
+  const input = h("input", { type: "search", list: listId, value: chosen?.name ?? "", placeholder, autocomplete: "off", on: {
     input: () => {
       clearTimeout(timer);
       timer = window.setTimeout(() => void suggest(), PAUSE_MS);
@@ -42,5 +43,25 @@ export function agentField(chosen, changed, signal, placeholder = "All agents") 
     }
   }
 
-  return h("div", { class: "field" }, h("label", { for: inputId }, "Agent"), input, list);
+  const field = labelled("Agent", input);
+  field.append(list);
+  return field;
+}
+
+/**
+ * A dialog that asks for an agent as well.
+ * @param {string} title
+ * @param {import("./dialog.js").Field[]} fields
+ * @param {string} label
+ * @param {(agentId: string, values: import("./dialog.js").Values) => Promise<any>} act
+ * @param {AbortSignal} signal
+ */
+export function askWithAgent(title, fields, label, act, signal) {
+  /** @type {string | null} */
+  let agent = null;
+  const field = agentField(null, (found) => (agent = found?.id ?? null), signal, "Choose an agent");
+  return ask(title, fields, label, async (values) => {
+    if (!agent) throw new RangeError("Choose an agent from the list.");
+    return act(agent, values);
+  }, { intro: field });
 }

@@ -78,14 +78,15 @@ export const put = (path, body, options = {}) => request("PUT", path, { ...optio
 export const remove = (path, options = {}) => request("DELETE", path, options);
 
 /**
- * A request whose answer is a stream of server-sent events. Calls `onFrame` for each JSON frame, in order. Resolves with
- * true when the stream came to its end ("[DONE]"), false when it broke off.
+ * A request whose answer is a stream of server-sent events. Calls `onFrame` for each JSON frame, in order, with the id of
+ * the event. Resolves with true when the stream came to its end ("[DONE]"), false when it broke off.
  * @param {string} path
- * @param {unknown} body
- * @param {(frame: any, event: string) => void} onFrame
+ * @param {unknown} body without one, the request is a GET
+ * @param {(frame: any, id: string) => void} onFrame
  * @param {AbortSignal} [signal]
+ * @param {Query} [query]
  */
-export async function stream(path, body, onFrame, signal) {
+export async function stream(path, body, onFrame, signal, query) {
   const silence = new AbortController();
   let timer = 0;
   const heard = () => {
@@ -94,7 +95,7 @@ export async function stream(path, body, onFrame, signal) {
   };
   heard();
   try {
-    const response = await send("POST", path, { body, signal: anyOf(signal, silence.signal) }, signal);
+    const response = await send(body === undefined ? "GET" : "POST", path, { body, query, signal: anyOf(signal, silence.signal) }, signal);
     if (!response.body) return false;
     return await readFrames(response.body, onFrame, heard);
   } catch (error) {
@@ -177,7 +178,7 @@ export async function sendTurn(path, body, onFrame, signal) {
 
 /**
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
- * @param {(frame: any, event: string) => void} onFrame
+ * @param {(frame: any, id: string) => void} onFrame
  * @param {() => void} heard
  */
 async function readFrames(body, onFrame, heard) {
@@ -193,17 +194,17 @@ async function readFrames(body, onFrame, heard) {
     rest = frames.pop() ?? "";
     for (const [place, frame] of frames.entries()) {
       if (place % FRAMES_AT_ONCE === FRAMES_AT_ONCE - 1) await new Promise((resolve) => window.setTimeout(resolve)); // let people type
-      let event = "message";
+      let id = "";
       let data = "";
       for (const line of frame.split(/\r?\n/)) {
-        if (line.startsWith("event:")) event = line.slice(6).trim();
+        if (line.startsWith("id:")) id = line.slice(3).trim();
         else if (line.startsWith("data:")) data += line.slice(5).trimStart();
       }
       if (data === "[DONE]") {
         await reader.cancel();
         return true;
       }
-      if (data) onFrame(JSON.parse(data), event);
+      if (data) onFrame(JSON.parse(data), id);
     }
   }
 }

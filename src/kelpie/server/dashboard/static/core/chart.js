@@ -72,3 +72,9 @@ export function timeline(spans, totalMs) {
   picture.style.height = `${Math.max(spans.length, 1) * 0.9}rem`;
   return picture;
 }
+
+/** How much of a limit is used. @param {number} spent @param {number} limit @param {string} text @param {boolean} [ends] whether the limit is a danger */
+export function meter(spent, limit, text, ends = true) {
+  const part = Math.min(spent / Math.max(limit, 1e-9), 1);
+  return h("div", null, text, svg("svg", { class: "meter", viewBox: "0 0 100 4", preserveAspectRatio: "none", role: "img", "aria-label": percent(part) }, svg("rect", { class: "ground", x: 0, y: 0, width: 100, height: 4 }), svg("rect", { class: part >= 1 && ends ? "hue-bad" : "hue-0", x: 0, y: 0, width: part * 100, height: 4 })));
+}

@@ -1,6 +1,9 @@
 // The agent that was opened last, so that a screen without one in its address has something to show.
 
 import { ApiError, get } from "./api.js";
+import { h, replace } from "./dom.js";
+import { empty } from "./notice.js";
+import { link } from "./router.js";
 
 const KEY = "kelpie-last-agent";
 
@@ -13,8 +16,21 @@ export function rememberAgent(id) {
   }
 }
 
-/** The agent of last time, else the newest; null when there is none. @param {AbortSignal} signal @returns {Promise<any | null>} */
-export async function lastAgent(signal) {
+/**
+ * Opens a screen with the agent of last time, else the newest; says so when there is none.
+ * @param {import("./screen.js").Screen} screen
+ * @param {string} name its name in the address
+ * @param {string} title
+ * @param {import("./dom.js").Child} [create] what makes an agent
+ */
+export async function openLastAgent(screen, name, title, create = h("a", { href: link(["agents"]) }, "Create one")) {
+  const found = await lastAgent(screen.signal);
+  if (found) location.replace(link([name, found.id]));
+  else replace(screen, h("h1", null, title), empty("There is no agent yet.", create));
+}
+
+/** @param {AbortSignal} signal */
+async function lastAgent(signal) {
   const id = recalled();
   if (id) {
     try {

@@ -49,9 +49,9 @@ export function fail(place, error) {
   place.prepend(failure(error));
 }
 
-/** An empty state: what would be here, and how it gets here. @param {string} what @param {...import("./dom.js").Child} more */
-export function empty(what, ...more) {
-  return h("div", { class: "empty" }, h("p", null, what), ...more);
+/** An empty state: what would be here, and how it gets here. @param {...import("./dom.js").Child} what */
+export function empty(...what) {
+  return h("div", { class: "empty" }, what.map((each) => (typeof each === "string" ? h("p", null, each) : each)));
 }
 
 /** A text with `commands` marked. @param {string} text */

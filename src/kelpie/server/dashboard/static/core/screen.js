@@ -1,12 +1,12 @@
 // The base of all screens. A screen is a custom element that the shell makes for a route and removes afterwards; what it
 // started ends with it, through `signal`.
 
-import { ApiError } from "./api.js";
+import { ApiError, get } from "./api.js";
 import { connection } from "./connection.js";
 import { h, replace } from "./dom.js";
 import { failure } from "./notice.js";
 
-/** @typedef {import("./router.js").Route} Route */
+/** @import { Route } from "./router.js" */
 
 export class Screen extends HTMLElement {
   /** @type {Route} */
@@ -35,6 +35,21 @@ export class Screen extends HTMLElement {
   moved(route) {
     void route;
     return false;
+  }
+
+  /** What the server answers to a reader of this screen. @param {string} path @param {import("./api.js").Query} [query] */
+  get(path, query) {
+    return get(path, query, this.signal);
+  }
+
+  /** An agent without its memory and tools. @param {string} id */
+  agent(id) {
+    return this.get(`v1/agents/${id}`, { include: "agent.tags" });
+  }
+
+  /** A part of the query in the address, such as a filter. @param {string} name */
+  asked(name) {
+    return this.route.query.get(name) ?? "";
   }
 
   /** The title of the window. @param {string} text */

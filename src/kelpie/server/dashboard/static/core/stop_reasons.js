@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 
 /** @type {{[state: string]: "good" | "warn" | "bad" | ""}} */
-const TONES = { completed: "good", success: "good", running: "warn", created: "warn", pending: "warn", failed: "bad", error: "bad", cancelled: "" };
+const TONES = { completed: "good", success: "good", running: "warn", created: "warn", waiting: "warn", pending: "warn", failed: "bad", error: "bad", cancelled: "" };
 
 /** @type {{[reason: string]: string}} */
 const REASONS = {

@@ -1,14 +1,9 @@
 // Access: API keys, access tokens and users.
 
-import { get, post, put, remove } from "../core/api.js";
-import { ask, confirm, openDialog } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, moment } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, pagesOf, tabs, tagList } from "../core/parts.js";
-import { Screen } from "../core/screen.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentLink, ago, ask, code, confirm, deleteButton, empty, get, h, head, listOfWords, moment, pagedTable,
+  pagesOf, partHead, post, put, remove, replace, say, Screen, shownOnce, side, tabs, tagList, time, words,
+} from "../core/index.js";
 
 const PAGE = 50;
 const DAY_MS = 86_400_000;
@@ -18,7 +13,7 @@ export default class AccessScreen extends Screen {
   async show() {
     const part = this.route.path[1] ?? "keys";
     const place = h("div", { class: "screen" });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Access")), tabs("Parts", ["access"], [["keys", "API keys"], ["tokens", "Access tokens"], ["users", "Users"]], part), place);
+    replace(this, head("Access"), tabs("Parts", ["access"], [["keys", "API keys"], ["tokens", "Access tokens"], ["users", "Users"]], part), place);
     if (part === "tokens") await this.#tokens(place);
     else if (part === "users") await this.#users(place);
     else await this.#keys(place);
@@ -26,25 +21,24 @@ export default class AccessScreen extends Screen {
 
   /** @param {Element} place */
   async #keys(place) {
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "API keys",
-      signal: this.signal,
       columns: [
-        { label: "Name", class: "text", cell: (/** @type {any} */ row) => words(row.name) },
-        { label: "Ends with", class: "short", cell: (row) => h("code", null, words(row.hint ?? "")) },
-        { label: "Scopes", class: "short", cell: (row) => tagList(row.scopes) },
-        { label: "Agents", cell: (row) => (row.agent_ids === null ? "all" : row.agent_ids.slice(0, 5).map((/** @type {string} */ each) => [agentLink(each, "agents"), " "])) },
-        { label: "Created", class: "short", cell: (row) => time(row.created_at) },
-        { label: "Last used", class: "short", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
-        { label: "Expires", class: "short", cell: (row) => (row.expires_at ? h("span", { title: moment(row.expires_at) }, ago(row.expires_at)) : "never") },
-        { label: "Actions", class: "actions", cell: (row) => action(place, "Revoke", async () => {
+        ["Name", (row) => words(row.name), "text"],
+        ["Ends with", (row) => code(row.hint ?? ""), "short"],
+        ["Scopes", (row) => tagList(row.scopes), "short"],
+        ["Agents", (row) => (row.agent_ids === null ? "all" : row.agent_ids.slice(0, 5).map((/** @type {string} */ each) => [agentLink(each, "agents"), " "]))],
+        ["Created", (row) => time(row.created_at), "short"],
+        ["Last used", (row) => (row.last_used_at ? time(row.last_used_at) : "never"), "short"],
+        ["Expires", (row) => (row.expires_at ? h("span", { title: moment(row.expires_at) }, ago(row.expires_at)) : "never"), "short"],
+        ["Actions", (row) => action(place, "Revoke", async () => {
           if (!(await confirm("Revoke key", h("span", null, "Programs that use ", words(row.name), " lose access at once. It cannot be undone."), "Revoke key", () => remove(`v1/kelpie/keys/${row.id}`)))) return;
           say(`Revoked key ${row.name}`);
           await table.reload();
-        }, { class: "danger", label: `Revoke ${row.name}` }) },
+        }, { class: "danger", label: `Revoke ${row.name}` }), "actions"],
       ],
-      none: empty("No API keys.", h("p", null, "A program signs in with a key. The dashboard accepts keys as well.")),
-      load: pagesOf("v1/kelpie/keys", {}, PAGE),
+      none: empty("No API keys.", "A program signs in with a key. The dashboard accepts keys as well."),
+      load: pagesOf("v1/kelpie/keys"),
     });
     const create = async () => {
       const made = await ask(
@@ -57,7 +51,7 @@ export default class AccessScreen extends Screen {
         ],
         "Create key",
         (values) => {
-          const ids = String(values.agents).split(",").map((each) => each.trim()).filter(Boolean);
+          const ids = listOfWords(values.agents);
           return post("v1/kelpie/keys", { name: values.name, scopes: [values.scope], agent_ids: ids.length ? ids : null, expires_at: Number(values.days) > 0 ? new Date(Date.now() + Number(values.days) * DAY_MS).toISOString() : null });
         },
       );
@@ -65,25 +59,22 @@ export default class AccessScreen extends Screen {
       shownOnce("New API key", made.key);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "A key is shown once, when it is made."), action(place, "New API key", create, { class: "primary" })), table.node);
+    replace(place, partHead("A key is shown once, when it is made.", action(place, "New API key", create, { class: "primary" })), table.node);
     await table.reload();
   }
 
   /** @param {Element} place */
   async #tokens(place) {
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Access tokens",
-      signal: this.signal,
       columns: [
-        { label: "Token", cell: (/** @type {any} */ row) => h("code", null, words(row.token)) },
-        { label: "Site", cell: (row) => words(row.hostname) },
-        { label: "May", cell: (row) => row.policy.data.map((/** @type {any} */ each) => h("div", null, agentLink(each.id, "agents"), " ", tagList(each.access))) },
-        { label: "Expires", class: "short", cell: (row) => h("span", { title: moment(row.expiresAt) }, ago(row.expiresAt)) },
-        { label: "Actions", class: "actions", cell: (row) => action(place, "Delete", async () => {
-          if (await confirm("Delete access token", "Pages that use it lose access at once.", "Delete access token", () => remove(`v1/client-side-access-tokens/${row.token}`))) await table.reload();
-        }, { class: "danger" }) },
+        ["Token", (row) => code(row.token)],
+        ["Site", (row) => words(row.hostname)],
+        ["May", (row) => row.policy.data.map((/** @type {any} */ each) => h("div", null, agentLink(each.id, "agents"), " ", tagList(each.access)))],
+        ["Expires", (row) => h("span", { title: moment(row.expiresAt) }, ago(row.expiresAt)), "short"],
+        ["Actions", (row) => deleteButton(place, "access token", "Pages that use it lose access at once.", `v1/client-side-access-tokens/${row.token}`, async () => { await table.reload(); }), "actions"],
       ],
-      none: empty("No access tokens.", h("p", null, "A web page of yours uses one to reach some agents, for a short time.")),
+      none: empty("No access tokens.", "A web page of yours uses one to reach some agents, for a short time."),
       load: async (/** @type {number | null} */ offset, signal) => {
         const told = await get("v1/client-side-access-tokens", { limit: PAGE, offset: offset ?? 0 }, signal);
         return { rows: told.tokens, next: told.hasNextPage ? (offset ?? 0) + PAGE : null };
@@ -109,30 +100,27 @@ export default class AccessScreen extends Screen {
       shownOnce("New access token", made.token);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "A token is shown once, when it is made."), action(place, "New access token", create, { class: "primary" })), table.node);
+    replace(place, partHead("A token is shown once, when it is made.", action(place, "New access token", create, { class: "primary" })), table.node);
     await table.reload();
   }
 
   /** @param {Element} place */
   async #users(place) {
-    const organizations = await get("v1/admin/orgs/", { limit: 200 }, this.signal);
+    const organizations = await this.get("v1/admin/orgs/", { limit: 200 });
     const names = new Map(organizations.map((/** @type {any} */ each) => [each.id, each.name]));
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Users",
-      signal: this.signal,
       columns: [
-        { label: "Name", class: "text", cell: (/** @type {any} */ row) => words(row.name) },
-        { label: "Id", cell: (row) => h("code", null, row.id) },
-        { label: "Organization", cell: (row) => words(names.get(row.organization_id) ?? row.organization_id) },
-        { label: "Created", class: "short", cell: (row) => time(row.created_at) },
-        { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, action(place, "Rename", async () => {
+        ["Name", (row) => words(row.name), "text"],
+        ["Id", (row) => code(row.id)],
+        ["Organization", (row) => words(names.get(row.organization_id) ?? row.organization_id)],
+        ["Created", (row) => time(row.created_at), "short"],
+        ["Actions", (row) => side(action(place, "Rename", async () => {
           const done = await ask("Rename user", [{ name: "name", label: "Name", value: row.name, required: true }], "Rename", (values) => put("v1/admin/users/", { id: row.id, name: values.name }));
           if (done) await table.reload();
-        }, { label: `Rename ${row.name}` }), action(place, "Delete", async () => {
-          if (await confirm("Delete user", h("span", null, "This deletes ", words(row.name), " with all keys and tokens. It cannot be undone."), "Delete user", () => remove("v1/admin/users/", { query: { user_id: row.id } }))) await table.reload();
-        }, { class: "danger", label: `Delete ${row.name}` })) },
+        }, { label: `Rename ${row.name}` }), deleteButton(place, "user", ["This deletes ", words(row.name), " with all keys and tokens."], "v1/admin/users/", async () => { await table.reload(); }, { label: `Delete ${row.name}`, query: { user_id: row.id } })), "actions"],
       ],
-      load: pagesOf("v1/admin/users/", {}, PAGE),
+      load: pagesOf("v1/admin/users/"),
     });
     const create = async () => {
       const made = await ask("New user", [{ name: "name", label: "Name", required: true }, { name: "organization", label: "Organization", kind: "select", options: organizations.map((/** @type {any} */ each) => ({ value: each.id, label: each.name })) }], "Create user", (values) => post("v1/admin/users/", { name: values.name, organization_id: values.organization }));
@@ -140,15 +128,9 @@ export default class AccessScreen extends Screen {
       say(`Created user ${made.name}`);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Users own keys. The operator manages them."), action(place, "New user", create, { class: "primary" })), table.node);
+    replace(place, partHead("Users own keys. The operator manages them.", action(place, "New user", create, { class: "primary" })), table.node);
     await table.reload();
   }
-}
-
-/** @param {string} title @param {string} secret */
-function shownOnce(title, secret) {
-  const copy = h("button", { type: "button", on: { click: async () => { await navigator.clipboard.writeText(secret); say("Copied"); } } }, "Copy");
-  openDialog(title, h("p", null, "Copy it now: it is not shown again."), h("code", { class: "secret" }, secret), navigator.clipboard && h("div", { class: "row" }, copy));
 }
 
 customElements.define("kelpie-access", AccessScreen);

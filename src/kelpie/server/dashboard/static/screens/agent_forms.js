@@ -1,9 +1,6 @@
 // Dialogs that create, change, copy, reset and delete an agent. Each resolves when it is done, with null if it was not.
 
-import { ApiError, get, patch, post, remove } from "../core/api.js";
-import { ask, confirm } from "../core/dialog.js";
-import { h, words } from "../core/dom.js";
-import { say } from "../core/notice.js";
+import { ApiError, ask, confirm, get, h, listOfWords, patch, post, remove, say, words } from "../core/index.js";
 
 /** @typedef {{id: string, name: string, model?: string, description?: string | null, system?: string, tags?: string[], llm_config?: {handle?: string, context_window?: number}}} Agent */
 
@@ -14,9 +11,6 @@ async function modelOptions(signal) {
   const found = await get("v1/models/", {}, signal);
   return found.map((/** @type {any} */ each) => ({ value: each.handle, label: each.display_name ?? each.handle }));
 }
-
-/** @param {unknown} text */
-const tagsOf = (text) => String(text ?? "").split(",").map((each) => each.trim()).filter(Boolean);
 
 /** @param {AbortSignal} signal @returns {Promise<Agent | null>} */
 export async function createAgent(signal) {
@@ -44,14 +38,14 @@ export async function createAgent(signal) {
 
 /** @param {import("../core/dialog.js").Values} values @returns {Promise<Agent>} */
 async function fromTemplate(values) {
-  const made = await post(`v1/templates/${encodeURIComponent(String(values.template))}:latest/agents`, { agent_name: values.name, tags: tagsOf(values.tags) });
+  const made = await post(`v1/templates/${encodeURIComponent(String(values.template))}:latest/agents`, { agent_name: values.name, tags: listOfWords(values.tags) });
   return get(`v1/agents/${made.agent_ids[0]}`);
 }
 
 /** @param {import("../core/dialog.js").Values} values @returns {Promise<Agent>} */
 function fromFields(values) {
   const blocks = ["persona", "human"].map((label) => ({ label, value: String(values[label] ?? "") }));
-  return post("v1/agents/", { name: values.name, model: values.model || undefined, description: values.description || null, memory_blocks: blocks, tags: tagsOf(values.tags) });
+  return post("v1/agents/", { name: values.name, model: values.model || undefined, description: values.description || null, memory_blocks: blocks, tags: listOfWords(values.tags) });
 }
 
 /** @param {Agent} agent @param {AbortSignal} signal @returns {Promise<Agent | null>} */
@@ -70,7 +64,7 @@ export async function editAgent(agent, signal) {
     "Save changes",
     async (values) => {
       /** @type {{[field: string]: unknown}} */
-      const changes = { name: values.name, description: values.description || null, system: values.system, tags: tagsOf(values.tags) };
+      const changes = { name: values.name, description: values.description || null, system: values.system, tags: listOfWords(values.tags) };
       if (values.model && values.model !== agent.model) changes.model = values.model;
       const window = Number(values.window);
       if (window > 0 && window !== agent.llm_config?.context_window) changes.context_window_limit = window;

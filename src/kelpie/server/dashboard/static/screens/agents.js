@@ -1,21 +1,13 @@
 // Agents: the list with its search, and the page of one agent.
 
-import { get, post } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { cost, count, number, shortened, tokens } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, fail, say } from "../core/notice.js";
-import { factList, tagList } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { reasonText } from "../core/stop_reasons.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
-
+import {
+  action, button, card, code, cost, count, empty, factList, go, h, head, hint, keep, link, linkTo, longText, note,
+  number, pagedTable, pagesOf, post, reasonText, replace, say, Screen, shortcut, shortened, side, tagList, time,
+  tokens, words,
+} from "../core/index.js";
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
+import { agentSelection } from "./agent_selection.js";
 
-const PAGE = 50;
 const PAUSE_MS = 200; // between the last key and the search
 
 export default class AgentsScreen extends Screen {
@@ -25,7 +17,7 @@ export default class AgentsScreen extends Screen {
   }
 
   async #list() {
-    let asked = this.route.query.get("search") ?? "";
+    let asked = this.asked("search");
     let timer = 0;
     const total = h("span", { class: "hint", "aria-live": "polite" });
     const search = h("input", { type: "search", value: asked, "aria-label": "Search agents by name", placeholder: "Search by name", on: { input: () => {
@@ -40,55 +32,45 @@ export default class AgentsScreen extends Screen {
       const made = await createAgent(this.signal);
       if (made) go(["chat", made.id]);
     };
-    const table = pagedTable({
+    const chosen = agentSelection(this, async () => { await Promise.all([table.restart(), sum()]); });
+    const table = pagedTable(this, {
       label: "Agents",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["chat", row.id]),
+      link: (row) => link(["chat", row.id]),
       columns: [
-        { label: "Name", cell: (row) => h("span", { class: "clamp" }, words(row.name)) },
-        { label: "Model", cell: (row) => words(row.model ?? row.llm_config?.handle ?? "") },
-        { label: "Description", class: "text", cell: (row) => words(shortened(row.description, 300)) },
-        { label: "Tags", cell: (row) => tagList(row.tags?.slice(0, 6)) },
-        { label: "Last turn", cell: (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", h("span", { class: "hint" }, reasonText(row.last_stop_reason))] : "never") },
-        { label: "More", class: "short", cell: (row) => h("a", { href: link(["agents", row.id]), "aria-label": `Details of ${row.name}` }, "Details") },
+        ["Name", (row) => h("span", { class: "clamp" }, words(row.name))],
+        ["Model", (row) => words(row.model ?? row.llm_config?.handle ?? "")],
+        ["Description", (row) => words(shortened(row.description, 300)), "text"],
+        ["Tags", (row) => tagList(row.tags?.slice(0, 6))],
+        ["Last turn", (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", hint(reasonText(row.last_stop_reason))] : "never")],
+        ["More", (row) => linkTo(["agents", row.id], "Details", { "aria-label": `Details of ${row.name}` }), "short"],
+        ["Select", (row) => chosen.box(row), "short"],
       ],
-      none: empty("No agents here.", h("p", null, "An agent remembers, uses tools and answers. Create one, or search for another name."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")),
-      load: async (/** @type {string | null} */ after, signal) => {
-        const rows = await get("v1/agents/", { limit: PAGE, after, query_text: asked, include: "agent.tags", order: "desc" }, signal);
-        return { rows, next: rows.length === PAGE ? rows[rows.length - 1].id : null };
-      },
+      none: empty("No agents here.", "An agent remembers, uses tools and answers. Create one, or search for another name.", button("New agent", () => void this.attempt(create), "primary")),
+      load: pagesOf("v1/agents/", () => ({ query_text: asked, include: "agent.tags", order: "desc" })),
     });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Agents"), h("div", { class: "row" }, total, h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent ", h("kbd", null, "n")))), search, table.node);
+    const sum = async () => { replace(total, count(await this.get("v1/agents/count"), "agent")); };
+    replace(this, head("Agents", total, chosen.create, action(this, ["New agent ", h("kbd", null, "n")], create, { class: "primary" })), search, chosen.node, table.node);
     shortcut("n", "New agent", () => void this.attempt(create), this.signal);
-    this.onReturn(() => table.reload());
-    await Promise.all([table.reload(), get("v1/agents/count", {}, this.signal).then((all) => replace(total, count(all, "agent")))]);
+    await Promise.all([table.reload(), sum()]);
   }
 
   /** @param {string} id */
   async #one(id) {
-    const [agent, spent] = await Promise.all([get(`v1/agents/${id}`, {}, this.signal), get(`v1/kelpie/agents/${id}/spending`, {}, this.signal)]);
+    const [agent, spent] = await Promise.all([this.get(`v1/agents/${id}`), this.get(`v1/kelpie/agents/${id}/spending`)]);
     this.windowTitle(agent.name);
-    /** @param {() => Promise<unknown>} act */
-    const then = (act) => async () => {
-      try {
-        if (await act()) await this.#one(id);
-      } catch (error) {
-        if (!this.signal.aborted) fail(this, error);
-      }
-    };
-    const stopped = agent.kelpie_status === "stopped" || agent.status === "stopped";
-    const actions = h(
-      "div",
-      { class: "row" },
-      h("a", { class: "button primary", href: link(["chat", id]) }, "Chat"),
-      h("button", { type: "button", on: { click: then(() => editAgent(agent, this.signal)) } }, "Edit"),
-      h("button", { type: "button", on: { click: then(async () => { const made = await duplicateAgent(agent); if (made) go(["agents", made]); return false; }) } }, "Duplicate"),
-      h("button", { type: "button", on: { click: then(async () => { await post(`v1/agents/${id}/${stopped ? "start" : "stop"}`); say(stopped ? `Started agent ${agent.name}` : `Stopped agent ${agent.name}`); return true; }) } }, stopped ? "Start" : "Stop"),
-      h("button", { type: "button", class: "danger", on: { click: then(() => resetAgent(agent)) } }, "Reset messages"),
-      h("button", { type: "button", class: "danger", on: { click: then(async () => { if (await deleteAgent(agent)) go(["agents"]); return false; }) } }, "Delete"),
-    );
+    /** @param {string} label @param {() => Promise<unknown>} act @param {string} [look] */
+    const then = (label, act, look) => action(this, label, async () => { if (await act()) await this.#one(id); }, { class: look });
+    const stopped = agent.kelpie_status?.state === "stopped";
+    const actions = [
+      linkTo(["chat", id], "Chat", { class: "button primary" }),
+      then("Edit", () => editAgent(agent, this.signal)),
+      then("Duplicate", async () => { const made = await duplicateAgent(agent); if (made) go(["agents", made]); }),
+      then(stopped ? "Start" : "Stop", async () => { await post(`v1/agents/${id}/${stopped ? "start" : "stop"}`); say(stopped ? `Started agent ${agent.name}` : `Stopped agent ${agent.name}`); return true; }),
+      then("Reset messages", () => resetAgent(agent), "danger"),
+      then("Delete", async () => { if (await deleteAgent(agent)) go(["agents"]); }, "danger"),
+    ];
     const facts = factList([
-      ["Id", h("code", null, agent.id)],
+      ["Id", code(agent.id)],
       ["Model", words(agent.model ?? agent.llm_config?.handle)],
       ["Context window", tokens(agent.llm_config?.context_window)],
       ["Type", words(agent.agent_type)],
@@ -98,14 +80,14 @@ export default class AgentsScreen extends Screen {
       ["Last turn", agent.last_run_completion ? [time(agent.last_run_completion), " ", reasonText(agent.last_stop_reason)] : "never"],
       ["Spent", [cost(spent.usd), ", ", tokens(spent.tokens), ", ", count(spent.steps, "step"), spent.unpriced_calls ? `, ${count(spent.unpriced_calls, "call")} of unknown price` : ""]],
     ]);
-    const more = h("div", { class: "row" }, h("a", { href: link(["runs"], { agent: id }) }, "Runs"), h("a", { href: link(["prompt", id]) }, "Next prompt"), h("a", { href: link(["memory", id]) }, "Memory"));
-    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, h("code", null, words(tool.name)), " ", h("span", { class: "hint" }, words(shortened(String(tool.description ?? "").split("\n")[0], 160)))));
+    const more = side(h("a", { href: link(["runs"], { agent: id }) }, "Runs"), linkTo(["prompt", id], "Next prompt"), linkTo(["memory", id], "Memory"));
+    const tools = (agent.tools ?? []).map((/** @type {any} */ tool) => h("li", null, code(tool.name), " ", hint(words(shortened(String(tool.description ?? "").split("\n")[0], 160)))));
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, words(agent.name)), actions),
-      h("div", { class: "split" }, h("section", { class: "card" }, h("h2", null, "About"), facts, more), h("section", { class: "card" }, h("h2", null, `Tools (${number(tools.length)})`), tools.length ? h("ul", { class: "plain" }, tools) : h("p", { class: "hint" }, "It has no tools."))),
-      h("section", { class: "card" }, h("h2", null, "Instructions"), longText(agent.system ?? "", { label: "Instructions" })),
-      h("section", { class: "card" }, h("h2", null, "Memory blocks"), (agent.memory?.blocks ?? agent.blocks ?? []).map((/** @type {any} */ block) => [h("h3", null, words(block.label), " ", h("span", { class: "hint" }, `${number(block.value.length)} of ${number(block.limit)} characters`)), longText(block.value, { label: `Block ${block.label}` })])),
+      head(words(agent.name), ...actions),
+      h("div", { class: "split" }, card("About", facts, more), card(`Tools (${number(tools.length)})`, tools.length ? h("ul", { class: "plain" }, tools) : note("It has no tools."))),
+      card("Instructions", longText(agent.system ?? "", { label: "Instructions" })),
+      card("Memory blocks", (agent.memory?.blocks ?? agent.blocks ?? []).map((/** @type {any} */ block) => [h("h3", null, words(block.label), " ", hint(`${number(block.value.length)} of ${number(block.limit)} characters`)), longText(block.value, { label: `Block ${block.label}` })])),
     );
   }
 }

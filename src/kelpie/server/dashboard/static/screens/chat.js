@@ -1,14 +1,9 @@
 // Chat with an agent, in its default conversation or another: `#/chat/<agent>/<conversation>`.
 
-import { ApiError, followRun, get, patch, post, remove, sendTurn } from "../core/api.js";
-import { ask, confirm } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { moment, shortened } from "../core/format.js";
-import { lastAgent, rememberAgent } from "../core/last_agent.js";
-import { empty, fail, say } from "../core/notice.js";
-import { go, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
+import {
+  action, ApiError, ask, button, chatPath, confirm, fail, followRun, go, h, head, hint, link, linkTo, moment, note,
+  openLastAgent, patch, post, rememberAgent, remove, replace, say, Screen, sendTurn, shortcut, shortened, side, words,
+} from "../core/index.js";
 import { createAgent } from "./agent_forms.js";
 import { composer } from "./chat/composer.js";
 import { transcript } from "./chat/transcript.js";
@@ -33,25 +28,28 @@ export default class ChatScreen extends Screen {
   async show() {
     const [, agentId, conversation] = this.route.path;
     if (!agentId) {
-      await this.#choose();
-      return;
+      const create = async () => {
+        const made = await createAgent(this.signal);
+        if (made) go(["chat", made.id]);
+      };
+      return openLastAgent(this, "chat", "Chat", [h("p", null, "Create one to talk to. The built-in demo model needs no key."), action(this, "New agent", create, { class: "primary" })]);
     }
     this.#agentId = agentId;
     this.#conversation = conversation ?? DEFAULT;
-    this.#agent = await get(`v1/agents/${agentId}`, { include: "agent.tags" }, this.signal);
+    this.#agent = await this.agent(agentId);
     rememberAgent(agentId);
     this.windowTitle(this.#agent.name);
     this.classList.add("chat");
     this.#transcript.loadEarlier = () => this.attempt(() => this.#page(true));
     this.#transcript.answer = (entry, approve, reason) => this.#answer(entry.callId, approve, reason);
-    const head = h("div", { class: "head" }, h("h1", null, words(this.#agent.name)), h("div", { class: "row" }, h("span", { class: "hint" }, words(this.#agent.model ?? "")), h("a", { href: link(["prompt", agentId], this.#isDefault ? {} : { conversation: this.#conversation }) }, "Prompt"), h("a", { href: link(["runs"], { agent: agentId }) }, "Runs"), h("a", { href: link(["agents", agentId]) }, "Details"), h("a", { href: link(["agents"]) }, "All agents")));
-    replace(this, head, this.#side, h("div", { class: "chat-main" }, this.#transcript, this.#activity, this.#problem, this.#composer.node));
+    const top = head(words(this.#agent.name), hint(words(this.#agent.model ?? "")), h("a", { href: link(["prompt", agentId], this.#isDefault ? {} : { conversation: this.#conversation }) }, "Prompt"), h("a", { href: link(["runs"], { agent: agentId }) }, "Runs"), linkTo(["agents", agentId], "Details"), linkTo(["agents"], "All agents"));
+    replace(this, top, this.#side, h("div", { class: "chat-main" }, this.#transcript, this.#activity, this.#problem, this.#composer.node));
     shortcut("c", "Write a message", () => this.#composer.focus(), this.signal);
     shortcut("Escape", "Stop the running turn", () => this.#following && void this.#stop(), this.signal);
     this.onReturn(() => this.#resume());
     this.repeat(() => this.#resume(), POLL_MS);
     await Promise.all([this.#page(false), this.#conversations()]);
-    if (this.#transcript.isEmpty) replace(this.#problem, h("p", { class: "hint" }, "Nothing was said here yet. Write the first message."));
+    if (this.#transcript.isEmpty) replace(this.#problem, note("Nothing was said here yet. Write the first message."));
     await this.#resume();
     this.#composer.focus();
   }
@@ -64,24 +62,10 @@ export default class ChatScreen extends Screen {
     return this.#isDefault ? `v1/agents/${this.#agentId}/messages` : `v1/conversations/${this.#conversation}/messages`;
   }
 
-  /** Without an agent in the address: the one of last time, else the newest. */
-  async #choose() {
-    const found = await lastAgent(this.signal);
-    if (found) {
-      location.replace(link(["chat", found.id]));
-      return;
-    }
-    const create = async () => {
-      const made = await createAgent(this.signal);
-      if (made) go(["chat", made.id]);
-    };
-    replace(this, h("h1", null, "Chat"), empty("There is no agent yet.", h("p", null, "Create one to talk to. The built-in demo model needs no key."), h("button", { type: "button", class: "primary", on: { click: () => void this.attempt(create) } }, "New agent")));
-  }
-
   /** @param {boolean} earlier */
   async #page(earlier) {
     const before = earlier ? this.#transcript.oldest : null;
-    const found = await get(this.#path, { limit: PAGE, order: "desc", before, conversation_id: this.#isDefault ? DEFAULT : null }, this.signal);
+    const found = await this.get(this.#path, { limit: PAGE, order: "desc", before, conversation_id: this.#isDefault ? DEFAULT : null });
     const ordered = this.#isDefault ? found : [...found].reverse(); // the older route answers the oldest first
     const rows = ordered.filter((/** @type {any} */ each) => each.message_type !== "system_message");
     this.#transcript.page(rows, { before: earlier, more: found.length >= PAGE });
@@ -89,8 +73,8 @@ export default class ChatScreen extends Screen {
   }
 
   async #conversations() {
-    const found = await get("v1/conversations/", { agent_id: this.#agentId, limit: PAGE, order: "desc" }, this.signal);
-    const entry = (/** @type {string} */ id, /** @type {import("../core/dom.js").Child} */ label, /** @type {string | null} */ when) => h("li", null, h("a", { href: link(id === DEFAULT ? ["chat", this.#agentId] : ["chat", this.#agentId, id]), "aria-current": id === this.#conversation ? "page" : null, title: when ? moment(when) : null }, label));
+    const found = await this.get("v1/conversations/", { agent_id: this.#agentId, limit: PAGE, order: "desc" });
+    const entry = (/** @type {string} */ id, /** @type {import("../core/dom.js").Child} */ label, /** @type {string | null} */ when) => h("li", null, linkTo(chatPath(this.#agentId, id), label, { "aria-current": id === this.#conversation ? "page" : null, title: when ? moment(when) : null }));
     const now = found.find((/** @type {any} */ each) => each.id === this.#conversation);
     const create = async () => {
       const made = await post(`v1/conversations/?agent_id=${encodeURIComponent(this.#agentId)}`, {});
@@ -98,13 +82,13 @@ export default class ChatScreen extends Screen {
     };
     replace(
       this.#side,
-      h("details", { open: this.#side.querySelector("details")?.open ?? WIDE.matches }, h("summary", null, h("h2", null, "Conversations"), h("span", { class: "hint" }, ": ", words(shortened(now ? now.summary || "unnamed" : "Default", 40)))), h("ul", { class: "plain" }, entry(DEFAULT, "Default", null), found.map((/** @type {any} */ each) => entry(each.id, each.summary ? words(shortened(each.summary, 60)) : `From ${moment(each.created_at)}`, each.last_message_at))), !this.#isDefault && h("div", { class: "row" }, h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#rename()) } }, "Rename"), h("button", { type: "button", class: "quiet", on: { click: () => void this.attempt(() => this.#delete()) } }, "Delete"))),
-      h("button", { type: "button", on: { click: () => void this.attempt(create) } }, "New"),
+      h("details", { open: this.#side.querySelector("details")?.open ?? WIDE.matches }, h("summary", null, h("h2", null, "Conversations"), hint(": ", words(shortened(now ? now.summary || "unnamed" : "Default", 40)))), h("ul", { class: "plain" }, entry(DEFAULT, "Default", null), found.map((/** @type {any} */ each) => entry(each.id, each.summary ? words(shortened(each.summary, 60)) : `From ${moment(each.created_at)}`, each.last_message_at))), !this.#isDefault && side(button("Rename", () => void this.attempt(() => this.#rename()), "quiet"), button("Delete", () => void this.attempt(() => this.#delete()), "quiet"))),
+      button("New", () => void this.attempt(create)),
     );
   }
 
   async #rename() {
-    const now = await get(`v1/conversations/${this.#conversation}`, {}, this.signal);
+    const now = await this.get(`v1/conversations/${this.#conversation}`);
     const done = await ask("Rename conversation", [{ name: "summary", label: "Name", value: now.summary ?? "", required: true }], "Rename", async (values) => (await patch(`v1/conversations/${this.#conversation}`, { summary: values.summary }), true));
     if (done) await this.#conversations();
   }
@@ -158,12 +142,12 @@ export default class ChatScreen extends Screen {
   /** Follows a turn that runs already: after a reload, or one that another client began. */
   async #resume() {
     if (this.#following || !this.isConnected) return;
-    const active = await get("v1/kelpie/runs", { state: "active", agent_id: this.#agentId, conversation_id: this.#conversation, limit: 10 }, this.signal);
+    const active = await this.get("v1/kelpie/runs", { state: "active", agent_id: this.#agentId, conversation_id: this.#conversation, limit: 10 });
     const run = active.filter((/** @type {any} */ each) => each.background).pop() ?? active[0];
     if (!run || this.#following) return;
     this.#begin(run.id);
     try {
-      const record = await get(`v1/kelpie/runs/${run.id}`, {}, this.signal);
+      const record = await this.get(`v1/kelpie/runs/${run.id}`);
       record.input.forEach((/** @type {any} */ said, /** @type {number} */ place) => {
         if (said.role === "user") this.#transcript.said(said.otid ?? `input:${run.id}:${place}`, said.content, run.id);
       });
@@ -181,7 +165,7 @@ export default class ChatScreen extends Screen {
   /** Waits for a run whose stream is not stored. @param {string} runId */
   async #ended(runId) {
     for (;;) {
-      const run = await get(`v1/runs/${runId}`, {}, this.signal);
+      const run = await this.get(`v1/runs/${runId}`);
       if (run.status !== "running" && run.status !== "created") return;
       await new Promise((resolve) => window.setTimeout(resolve, 1000));
     }
@@ -221,7 +205,7 @@ export default class ChatScreen extends Screen {
 
   /** @returns {Promise<string[]>} */
   async #pending() {
-    const found = await get(`v1/agents/${this.#agentId}/approvals`, { limit: 100 }, this.signal);
+    const found = await this.get(`v1/agents/${this.#agentId}/approvals`, { limit: 100 });
     return found
       .filter((/** @type {any} */ each) => each.conversation_id === this.#conversation)
       .flatMap((/** @type {any} */ each) => each.tool_calls.filter((/** @type {any} */ call) => call.waits_for === "approval").map((/** @type {any} */ call) => call.tool_call_id));

@@ -1,13 +1,9 @@
 // Health: what `kelpie doctor` says about the server, as a page.
 
-import { ApiError, get, post } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { bytes, count, duration, number, percent } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { failure, say } from "../core/notice.js";
-import { action, card, factList } from "../core/parts.js";
-import { link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, ApiError, bytes, card, count, duration, factList, failure, h, head, hint, link, linkTo, longText, number,
+  percent, post, replace, say, Screen, scrolledTable, tag, words,
+} from "../core/index.js";
 
 const REFRESH_MS = 10_000;
 const WAIT_WARN_S = 30;
@@ -25,42 +21,48 @@ export default class HealthScreen extends Screen {
 
   async show() {
     const checked = h("div");
-    replace(this, h("div", { class: "head" }, h("h1", null, "Health"), h("div", { class: "row" }, action(this, "Check again", () => this.#look()), action(this, "Check the stored data", () => this.#data(checked)))), this.#findings, checked, this.#parts);
+    replace(this, head("Health", action(this, "Check again", () => this.#look()), action(this, "Check the stored data", () => this.#data(checked))), this.#findings, checked, this.#parts);
     this.repeat(() => this.#look(), REFRESH_MS);
     this.onReturn(() => this.#look());
     await this.#look();
   }
 
   async #look() {
-    const [health, models, sandbox, servers] = await Promise.all([get("v1/kelpie/health", {}, this.signal), get("v1/kelpie/models", {}, this.signal), get("v1/kelpie/sandbox", {}, this.signal), get("v1/kelpie/mcp-servers", {}, this.signal)]);
+    const [health, models, sandbox, servers] = await Promise.all([this.get("v1/kelpie/health"), this.get("v1/kelpie/models"), this.get("v1/kelpie/sandbox"), this.get("v1/kelpie/mcp-servers")]);
     const found = findings(health, models, sandbox, servers);
     const wrong = found.filter((each) => each.good === false).length;
-    replace(this.#findings, h("h2", null, wrong ? `${count(wrong, "problem")} found` : "Everything works"), h("ul", { class: "plain findings" }, found.sort((a, b) => Number(a.good ?? 0.5) - Number(b.good ?? 0.5)).map((each) => h("li", null, h("span", { class: `tag ${each.good === null ? "warn" : each.good ? "good" : "bad"}` }, each.good === null ? "note" : each.good ? "good" : "problem"), h("span", null, each.what, each.remedy && [" ", h("span", { class: "hint" }, each.remedy)])))));
+    replace(this.#findings, h("h2", null, wrong ? `${count(wrong, "problem")} found` : "Everything works"), h("ul", { class: "plain findings" }, found.sort((a, b) => Number(a.good ?? 0.5) - Number(b.good ?? 0.5)).map((each) => h("li", null, tag(each.good === null ? "note" : each.good ? "good" : "problem", each.good === null ? "warn" : each.good ? "good" : "bad"), h("span", null, each.what, each.remedy && [" ", hint(each.remedy)])))));
     replace(
       this.#parts,
       h("div", { class: "split" },
         card("Server", factList([["Version", health.version], ["Ready", health.ready ? "yes" : "no"], ["Runs under way", count(health.queue.running.runs, "run")], ["Runs that wait", count(health.queue.waiting.runs, "run")], ["Oldest that waits", health.queue.waiting.oldest_seconds === null ? "none" : duration(health.queue.waiting.oldest_seconds * 1000)], ["Disk", health.disk ? `${bytes(health.disk.free_bytes)} free of ${bytes(health.disk.total_bytes)}` : "shown to the operator"], ["Search by meaning", words(health.search.model ?? "none")]])),
         card("Sandbox", factList([["Isolation", words(sandbox.isolation ?? "none")], ["Required", words(sandbox.required)], ...Object.entries(COUNTS).map(([name, [label, unit]]) => /** @type {[string, string]} */ ([label, count(sandbox.counts?.[name], unit)]))]))),
-      card("Providers", h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Providers" }, h("table", { class: "list" }, h("thead", null, h("tr", null, ["Provider", "State", "Models", "Address", "Actions"].map((each) => h("th", { scope: "col" }, each)))), h("tbody", null, models.providers.map((/** @type {any} */ each) => this.#provider(each))))), models.absent.length > 0 && h("details", null, h("summary", null, `${count(models.absent.length, "provider")} not set up`), h("ul", { class: "plain" }, models.absent.map((/** @type {any} */ each) => h("li", null, h("strong", null, words(each.name)), " ", words(each.remedy)))))),
+      card("Providers", this.#providers(models.providers), models.absent.length > 0 && h("details", null, h("summary", null, `${count(models.absent.length, "provider")} not set up`), h("ul", { class: "plain" }, models.absent.map((/** @type {any} */ each) => h("li", null, h("strong", null, words(each.name)), " ", words(each.remedy)))))),
     );
   }
 
-  /** @param {any} provider */
-  #provider(provider) {
-    const first = provider.models[0]?.handle;
-    return h("tr", null, h("td", { "data-label": "Provider" }, words(provider.name)), h("td", { "data-label": "State" }, provider.error ? [h("span", { class: "tag bad" }, "fails"), " ", words(provider.error)] : h("span", { class: "tag good" }, "answers")), h("td", { "data-label": "Models" }, count(provider.models.length, "model"), provider.hidden.length ? `, ${number(provider.hidden.length)} hidden` : ""), h("td", { "data-label": "Address" }, words(provider.endpoint ?? "built in")), h("td", { "data-label": "Actions" }, first && action(this, "Test", async () => {
-      const told = await post("v1/kelpie/models/check", { handle: first }, { patienceMs: SLOW_MS });
-      if (!told.ok) throw new ApiError(told.error, { status: 400, remedy: told.hint ?? told.detail ?? "" });
-      say(`${first} answers`);
-    }, { label: `Test ${provider.name}` })));
+  /** @param {any[]} providers */
+  #providers(providers) {
+    return scrolledTable("Providers", [
+      ["Provider", (row) => words(row.name)],
+      ["State", (row) => (row.error ? [tag("fails", "bad"), " ", words(row.error)] : tag("answers", "good"))],
+      ["Models", (row) => [count(row.models.length, "model"), row.hidden.length > 0 && `, ${number(row.hidden.length)} hidden`]],
+      ["Address", (row) => words(row.endpoint ?? "built in")],
+      ["Actions", (row) => row.models[0] && action(this, "Test", async () => {
+        const { handle } = row.models[0];
+        const told = await post("v1/kelpie/models/check", { handle }, { patienceMs: SLOW_MS });
+        if (!told.ok) throw new ApiError(told.error, { status: 400, remedy: told.hint ?? told.detail ?? "" });
+        say(`${handle} answers`);
+      }, { label: `Test ${row.name}` }), "actions"],
+    ], providers);
   }
 
   /** @param {Element} place */
   async #data(place) {
     replace(place, h("p", { class: "hint", role: "status" }, "Checking the stored data …"));
     try {
-      const { sound, ...rest } = await get("v1/kelpie/data", {}, this.signal);
-      replace(place, card("Stored data", h("p", null, h("span", { class: `tag ${sound ? "good" : "bad"}` }, sound ? "sound" : "damaged")), h("details", { open: !sound }, h("summary", null, "What was looked at"), longText(JSON.stringify(rest, null, 2), { label: "Stored data" }))));
+      const { sound, ...rest } = await this.get("v1/kelpie/data");
+      replace(place, card("Stored data", h("p", null, tag(sound ? "sound" : "damaged", sound ? "good" : "bad")), h("details", { open: !sound }, h("summary", null, "What was looked at"), longText(JSON.stringify(rest, null, 2), { label: "Stored data" }))));
     } catch (error) {
       replace(place, failure(error));
     }
@@ -83,7 +85,7 @@ function findings(health, models, sandbox, servers) {
     found.push({ good: free >= FREE_WARN ? true : free >= FREE_WARN / 2 ? null : false, what: `${percent(free)} of the disk is free (${bytes(health.disk.free_bytes)}).`, remedy: free < FREE_WARN ? "Free some space: a server that cannot write accepts no messages." : null });
   }
   found.push(sandbox.lacking ? { good: sandbox.required === "none" ? null : false, what: "Tools with code of their own cannot run in isolation.", remedy: words(sandbox.lacking) } : { good: true, what: "The sandbox works." });
-  for (const each of servers.filter((one) => one.failures > 0)) found.push({ good: false, what: ["MCP server ", words(each.server_name), " fails: ", words(each.last_error ?? "unknown reason")], remedy: h("a", { href: link(["tools", "servers"]) }, "Look at the server") });
+  for (const each of servers.filter((one) => one.failures > 0)) found.push({ good: false, what: ["MCP server ", words(each.server_name), " fails: ", words(each.last_error ?? "unknown reason")], remedy: linkTo(["tools", "servers"], "Look at the server") });
   return found;
 }
 

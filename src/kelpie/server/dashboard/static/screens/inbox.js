@@ -1,13 +1,9 @@
 // The inbox: everything that waits for a person, across all agents. Each thing is answered where it stands.
 
-import { ApiError, get, patch, post, sendTurn } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, cost, count, moment, number, shortened, tokens } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, failure, say } from "../core/notice.js";
-import { action, agentLink } from "../core/parts.js";
-import { link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, agentLink, ago, ApiError, chatPath, code, cost, count, empty, failure, h, head, hint, linkTo, longText,
+  moment, note, number, patch, post, prettyJson, replace, say, Screen, sendTurn, shortened, tag, tokens, words,
+} from "../core/index.js";
 import { askBudget } from "./budget_form.js";
 import { schemaForm } from "./tools/schema_form.js";
 
@@ -22,10 +18,10 @@ export default class InboxScreen extends Screen {
   #list = h("div", { class: "screen" });
   #total = h("span", { class: "hint", "aria-live": "polite" });
   #problems = h("div", { class: "screen" });
-  #none = empty("Nothing waits for you.", h("p", null, "Approvals, questions, used-up budgets and schedules that were given up appear here."));
+  #none = empty("Nothing waits for you.", "Approvals, questions, used-up budgets and schedules that were given up appear here.");
 
   async show() {
-    replace(this, h("div", { class: "head" }, h("h1", null, "Inbox"), this.#total), this.#problems, this.#list, this.#none);
+    replace(this, head("Inbox", this.#total), this.#problems, this.#list, this.#none);
     this.#none.hidden = true;
     this.repeat(() => this.#load(), REFRESH_MS);
     this.onReturn(() => this.#load());
@@ -57,7 +53,7 @@ export default class InboxScreen extends Screen {
 
   /** @returns {Promise<Item[]>} */
   async #approvals() {
-    const found = await get("v1/kelpie/approvals", { limit: SHOWN }, this.signal);
+    const found = await this.get("v1/kelpie/approvals", { limit: SHOWN });
     return found.flatMap((/** @type {any} */ request) =>
       request.tool_calls.filter((/** @type {any} */ call) => call.waits_for).map((/** @type {any} */ call) => ({ key: call.tool_call_id, at: request.requested_at, node: () => this.#approval(request, call) })),
     );
@@ -69,28 +65,28 @@ export default class InboxScreen extends Screen {
     const problem = h("div");
     /** @param {boolean} approve */
     const answer = async (approve) => {
-      const waiting = (await get(`v1/agents/${request.agent_id}/approvals`, { limit: SHOWN }, this.signal)).filter((/** @type {any} */ each) => each.message_id === request.message_id).flatMap((/** @type {any} */ each) => each.tool_calls.filter((/** @type {any} */ one) => one.waits_for === "approval"));
+      const waiting = (await this.get(`v1/agents/${request.agent_id}/approvals`, { limit: SHOWN })).filter((/** @type {any} */ each) => each.message_id === request.message_id).flatMap((/** @type {any} */ each) => each.tool_calls.filter((/** @type {any} */ one) => one.waits_for === "approval"));
       const approval = { type: "approval", tool_call_id: call.tool_call_id, approve, ...(reason.value.trim() && !approve ? { reason: reason.value.trim() } : {}) };
       const messages = [{ type: "approval", approvals: [approval], ...(waiting.length > 1 ? { partial: true } : {}) }];
       await begin(request.conversation_id === "default" ? `v1/agents/${request.agent_id}/messages/stream` : `v1/conversations/${request.conversation_id}/messages`, { messages }, this.signal);
       say(approve ? `Approved ${call.name}` : `Denied ${call.name}`);
       await this.#load();
     };
-    const place = request.conversation_id === "default" ? ["chat", request.agent_id] : ["chat", request.agent_id, request.conversation_id];
+    const place = chatPath(request.agent_id, request.conversation_id);
     const forPerson = call.waits_for === "approval";
     return this.#item(
       forPerson ? "Approval" : "Waits for a client",
-      [agentLink(request.agent_id, "chat", request.agent_name), " wants to call ", h("code", null, words(call.name))],
+      [agentLink(request.agent_id, "chat", request.agent_name), " wants to call ", code(call.name)],
       request.requested_at,
-      longText(pretty(call.arguments), { label: `Arguments of ${call.name}, ${call.tool_call_id}`, shown: 3000 }),
+      longText(prettyJson(call.arguments), { label: `Arguments of ${call.name}, ${call.tool_call_id}`, shown: 3000 }),
       problem,
-      h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : h("span", { class: "hint" }, "The program that declared this tool must answer."), h("a", { href: link(place) }, "Open the conversation")),
+      h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : hint("The program that declared this tool must answer."), linkTo(place, "Open the conversation")),
     );
   }
 
   /** @returns {Promise<Item[]>} */
   async #questions() {
-    const found = await get("v1/kelpie/mcp-tasks", { limit: SHOWN }, this.signal);
+    const found = await this.get("v1/kelpie/mcp-tasks", { limit: SHOWN });
     return found.filter((/** @type {any} */ task) => task.questions.length > 0 && ["input_required", "working"].includes(task.status)).map((/** @type {any} */ task) => ({ key: `${task.id} ${task.questions.map((/** @type {any} */ each) => each.key).join(" ")}`, at: task.updated_at, node: () => this.#question(task) }));
   }
 
@@ -107,9 +103,9 @@ export default class InboxScreen extends Screen {
     };
     return this.#item(
       "Question",
-      [h("code", null, words(task.tool_name)), " asks on behalf of ", agentLink(task.agent_id)],
+      [code(task.tool_name), " asks on behalf of ", agentLink(task.agent_id)],
       task.updated_at,
-      forms.map((/** @type {any} */ one) => [h("p", null, words(one.each.message)), one.each.url && h("p", { class: "hint" }, "It wants you to open ", h("code", null, words(one.each.url)), " yourself. Check the address first."), one.form.node]),
+      forms.map((/** @type {any} */ one) => [h("p", null, words(one.each.message)), one.each.url && note("It wants you to open ", code(one.each.url), " yourself. Check the address first."), one.form.node]),
       problem,
       h("div", { class: "row asked" }, action(problem, "Send answer", () => answer(true), { class: "primary" }), action(problem, "Decline", () => answer(false), { class: "danger" }), action(problem, "Cancel the task", async () => { await post(`v1/kelpie/mcp-tasks/${task.id}/cancel`); await this.#load(); })),
     );
@@ -117,7 +113,7 @@ export default class InboxScreen extends Screen {
 
   /** @returns {Promise<Item[]>} */
   async #budgets() {
-    const found = await get("v1/kelpie/budgets", { limit: 500 }, this.signal);
+    const found = await this.get("v1/kelpie/budgets", { limit: 500 });
     return found.filter((/** @type {any} */ each) => each.used_up).map((/** @type {any} */ each) => ({ key: `budget ${each.agent_id}`, at: "", node: () => this.#budget(each) }));
   }
 
@@ -130,13 +126,13 @@ export default class InboxScreen extends Screen {
       [agentLink(budget.agent_id, "chat", budget.agent_name), ` has used up its budget${budget.period === "total" ? "" : ` of this ${budget.period}`}: ${limits}. It answers no messages.`],
       null,
       problem,
-      h("div", { class: "row asked" }, action(problem, "Change the budget", async () => { if (await askBudget(budget.agent_id, budget.agent_name, budget)) await this.#load(); }, { class: "primary", label: `Change the budget of ${budget.agent_name}` }), action(problem, "Remove the budget", async () => { await patch(`v1/agents/${budget.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${budget.agent_name}`); await this.#load(); }, { label: `Remove the budget of ${budget.agent_name}` }), h("span", { class: "hint" }, budget.frees_at ? `A new period begins ${ago(budget.frees_at)} (${moment(budget.frees_at)}).` : "It has no period: it stays used up.")),
+      h("div", { class: "row asked" }, action(problem, "Change the budget", async () => { if (await askBudget(budget.agent_id, budget.agent_name, budget)) await this.#load(); }, { class: "primary", label: `Change the budget of ${budget.agent_name}` }), action(problem, "Remove the budget", async () => { await patch(`v1/agents/${budget.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${budget.agent_name}`); await this.#load(); }, { label: `Remove the budget of ${budget.agent_name}` }), hint(budget.frees_at ? `A new period begins ${ago(budget.frees_at)} (${moment(budget.frees_at)}).` : "It has no period: it stays used up.")),
     );
   }
 
   /** @returns {Promise<Item[]>} */
   async #firings() {
-    const found = await get("v1/kelpie/firings", { status: "dead", limit: SHOWN }, this.signal);
+    const found = await this.get("v1/kelpie/firings", { status: "dead", limit: SHOWN });
     return found.map((/** @type {any} */ each) => ({ key: `firing ${each.id}`, at: each.updated_at, node: () => this.#firing(each) }));
   }
 
@@ -148,13 +144,13 @@ export default class InboxScreen extends Screen {
       ["A schedule of ", agentLink(firing.agent_id), ` failed ${count(firing.attempts, "time")}: `, words(shortened(firing.error ?? "unknown reason", 500))],
       firing.updated_at,
       problem,
-      h("div", { class: "row asked" }, action(problem, "Try again", async () => { await post(`v1/kelpie/firings/${firing.id}/requeue`); say("The schedule is tried again"); await this.#load(); }, { class: "primary" }), h("a", { href: link(["schedules", firing.schedule_id]) }, "Open the schedule")),
+      h("div", { class: "row asked" }, action(problem, "Try again", async () => { await post(`v1/kelpie/firings/${firing.id}/requeue`); say("The schedule is tried again"); await this.#load(); }, { class: "primary" }), linkTo(["schedules", firing.schedule_id], "Open the schedule")),
     );
   }
 
   /** @param {string} kind @param {import("../core/dom.js").Child} what @param {string | null} at @param {...import("../core/dom.js").Child} content */
   #item(kind, what, at, ...content) {
-    return h("section", { class: "card" }, h("h2", { class: "waiting" }, h("span", { class: "tag warn" }, kind), " ", what), at && h("p", { class: "hint" }, moment(at)), ...content);
+    return h("section", { class: "card" }, h("h2", { class: "waiting" }, tag(kind, "warn"), " ", what), at && note(moment(at)), ...content);
   }
 }
 
@@ -165,15 +161,6 @@ async function begin(path, body, signal) {
     await sendTurn(path, body, () => begun.abort(), AbortSignal.any([begun.signal, signal]));
   } catch (error) {
     if (!begun.signal.aborted) throw error;
-  }
-}
-
-/** @param {unknown} text */
-function pretty(text) {
-  try {
-    return JSON.stringify(typeof text === "string" ? JSON.parse(text) : text, null, 2);
-  } catch {
-    return String(text);
   }
 }
 

@@ -1,62 +1,80 @@
-// The live log of the server, for the operator.
+// The live log of the server, for the operator: a stream that the server filters and that goes on after a lost connection.
 
-import { get } from "../core/api.js";
-import { freshId, h, replace, visible } from "../core/dom.js";
-import { clock, count, moment } from "../core/format.js";
-import { action } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, ApiError, choice, clock, connection, count, filters, h, head, hint, keep, linkTo, moment, replace, Screen,
+  searchField, stream, visible,
+} from "../core/index.js";
 
 const SHOWN_MAX = 1000;
-const EVERY_MS = 1500;
-const LEVELS = ["debug", "info", "warning", "error"];
-const PAUSE_MS = 250;
+const LEVELS = [["debug", "debug and graver"], ["info", "info and graver"], ["warning", "warning and graver"], ["error", "error"]];
 const HEAD = new Set(["time", "level", "component", "event", "code", "exception"]);
+const NONE = "No lines match. New ones appear by themselves. The server keeps its last 2,000 lines since it started; the command kelpie logs has older ones.";
 
 export default class LogsScreen extends Screen {
-  #last = 0;
   #held = false;
-  #asked = 0;
+  #drawing = 0;
+  /** @type {any[]} lines that are not drawn yet, at most SHOWN_MAX */
+  #waiting = [];
+  #reader = new AbortController();
   #box = h("div", { class: "log", role: "log", tabindex: "0", "aria-label": "Log" });
   #total = h("span", { class: "hint" });
 
-  async show() {
-    const chosen = { level: this.route.query.get("level") ?? "debug", contains: this.route.query.get("contains") ?? "" };
-    const [levelId, textId] = [freshId("level"), freshId("contains")];
-    let timer = 0;
+  show() {
+    const chosen = { level: this.route.query.get("level") ?? "debug", contains: this.asked("contains") };
     const apply = () => {
       keep(chosen);
-      this.#last = 0;
-      void this.attempt(() => this.#load(chosen, true));
+      void this.attempt(() => this.#follow(chosen));
     };
-    const level = h("select", { id: levelId, on: { change: () => { chosen.level = level.value; apply(); } } }, LEVELS.map((each) => h("option", { value: each, selected: each === chosen.level }, each === "error" ? "error" : `${each} and graver`)));
-    const text = h("input", { id: textId, type: "search", value: chosen.contains, placeholder: "Word, agent, run or request", on: { input: () => {
-      clearTimeout(timer);
-      timer = window.setTimeout(() => { chosen.contains = text.value.trim(); apply(); }, PAUSE_MS);
-    } } });
     const hold = action(this, "Pause", () => {
       this.#held = !this.#held;
       replace(hold, this.#held ? "Continue" : "Pause");
+      this.#draw();
     });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Logs"), h("div", { class: "row" }, this.#total, hold)), h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: levelId }, "Level"), level), h("div", { class: "field wide" }, h("label", { for: textId }, "Only lines with"), text)), this.#box);
-    this.repeat(() => (this.#held ? null : this.#load(chosen, false)), EVERY_MS);
-    this.onReturn(() => this.#load(chosen, true));
-    await this.#load(chosen, true);
+    replace(this, head("Logs", this.#total, hold), filters(choice("Level", LEVELS, chosen.level, (level) => { chosen.level = level; apply(); }), searchField("Only lines with", chosen.contains, (text) => { chosen.contains = text; apply(); }, "Word, agent, run or request", "wide")), this.#box);
+    return this.#follow(chosen);
   }
 
-  /** @param {{level: string, contains: string}} chosen @param {boolean} anew */
-  async #load(chosen, anew) {
-    const mine = (this.#asked += 1);
-    const told = await get("v1/kelpie/logs", { after: anew ? 0 : this.#last, level: chosen.level, contains: chosen.contains, limit: SHOWN_MAX }, this.signal);
-    if (mine !== this.#asked) return;
-    const restarted = told.last < this.#last;
-    this.#last = told.last;
+  /** Reads the log until the screen is left or other lines are wanted. @param {{level: string, contains: string}} chosen */
+  async #follow(chosen) {
+    this.#reader.abort();
+    this.#reader = new AbortController();
+    const signal = AbortSignal.any([this.#reader.signal, this.signal]);
+    this.#waiting = [];
+    replace(this.#box);
+    this.#draw();
+    let after = "";
+    while (!signal.aborted) {
+      try {
+        await stream("v1/kelpie/logs/stream", undefined, (frame, id) => {
+          after = id || after;
+          if (!signal.aborted) this.#take(frame);
+        }, signal, { ...chosen, limit: SHOWN_MAX, after });
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof ApiError) || (error.status > 0 && error.status < 500 && error.status !== 429)) throw error;
+      }
+      connection.lost();
+      await connection.back(signal).catch(() => null); // the screen was left
+    }
+  }
+
+  /** @param {any} frame */
+  #take(frame) {
+    this.#waiting.push(frame);
+    if (this.#waiting.length > SHOWN_MAX) this.#waiting.shift();
+    this.#drawing ||= requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.#drawing = 0;
+    if (this.#held) return;
     const box = this.#box;
-    const follows = anew || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-    if (anew || restarted) replace(box);
-    for (const each of told.lines) box.append(lineOf(each.line));
+    const follows = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+    if (this.#waiting.length) box.querySelector(".none")?.remove();
+    box.append(...this.#waiting.map((each) => (each.line ? lineOf(each.line) : h("div", { class: "log-line hint" }, `${count(each.skipped, "line")} came too fast to be shown.`))));
+    this.#waiting = [];
     while (box.childElementCount > SHOWN_MAX) box.firstElementChild?.remove();
-    if (anew && !told.lines.length) box.append(h("div", { class: "log-line hint" }, "No lines match. Lines since the start of the server are kept, at most 2,000 lines. The command kelpie logs has older ones."));
+    if (!box.firstChild) box.append(h("div", { class: "log-line hint none" }, NONE));
     replace(this.#total, count(box.querySelectorAll(".log-line:not(.hint)").length, "line"));
     if (follows) box.scrollTop = box.scrollHeight;
   }
@@ -64,8 +82,8 @@ export default class LogsScreen extends Screen {
 
 /** @param {any} line */
 function lineOf(line) {
-  const facts = Object.entries(line).filter(([name]) => !HEAD.has(name)).map(([name, value]) => (name === "run_id" ? [" ", h("a", { href: link(["runs", String(value)]) }, `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
-  return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && h("span", { class: "hint" }, ` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
+  const facts = Object.entries(line).filter(([name, value]) => !HEAD.has(name) && value !== null).map(([name, value]) => (name === "run_id" ? [" ", linkTo(["runs", String(value)], `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
+  return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && hint(` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
 }
 
 customElements.define("kelpie-logs", LogsScreen);

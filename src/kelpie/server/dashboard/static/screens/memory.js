@@ -1,13 +1,6 @@
 // The memory of one agent: `#/memory/<agent>/<part>/<id>`. Its parts are in screens/memory/, one module each.
 
-import { get } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { h, replace, words } from "../core/dom.js";
-import { lastAgent, rememberAgent } from "../core/last_agent.js";
-import { empty } from "../core/notice.js";
-import { tabs } from "../core/parts.js";
-import { go, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import { agentField, go, h, head, linkTo, openLastAgent, rememberAgent, replace, Screen, tabs, words } from "../core/index.js";
 import { blockList, blockPage } from "./memory/blocks.js";
 import { factsPart } from "./memory/facts.js";
 import { filesPart } from "./memory/files.js";
@@ -25,20 +18,15 @@ const SHOW = { blocks: blockList, working: workingPart, passages: passagesPart, 
 export default class MemoryScreen extends Screen {
   async show() {
     const [, id, part = "blocks", item] = this.route.path;
-    if (!id) {
-      const found = await lastAgent(this.signal);
-      if (found) location.replace(link(["memory", found.id]));
-      else replace(this, h("h1", null, "Memory"), empty("There is no agent yet.", h("a", { href: link(["agents"]) }, "Create one")));
-      return;
-    }
-    const agent = await get(`v1/agents/${id}`, { include: "agent.tags" }, this.signal);
+    if (!id) return openLastAgent(this, "memory", "Memory");
+    const agent = await this.agent(id);
     rememberAgent(id);
     this.windowTitle(`Memory of ${agent.name}`);
     const place = h("div", { class: "screen" });
     const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["memory", found.id, part]), this.signal, "Choose an agent");
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Memory of ", words(agent.name)), h("div", { class: "row" }, h("a", { class: "button", href: link(["chat", id]) }, "Chat"), h("a", { class: "button", href: link(["agents", id]) }, "Details"))),
+      head(["Memory of ", words(agent.name)], linkTo(["chat", id], "Chat", { class: "button" }), linkTo(["agents", id], "Details", { class: "button" })),
       h("div", { class: "filters" }, chosen),
       tabs("Parts of the memory", ["memory", id], PARTS, part),
       place,

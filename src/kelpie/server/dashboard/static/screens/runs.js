@@ -1,21 +1,12 @@
 // Runs: every turn of every agent, with filters; and one run with its steps, its journal and what was said.
 
-import { ApiError, get, post } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { timeline } from "../core/chart.js";
-import { confirm } from "../core/dialog.js";
-import { freshId, h, replace, words } from "../core/dom.js";
-import { ago, between, cost, count, duration, moment, number, shortened, tokens } from "../core/format.js";
-import { empty, failure, say } from "../core/notice.js";
-import { choice, factList } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { reasonText, stateTag } from "../core/stop_reasons.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  agentField, ago, ApiError, between, button, card, chatPath, choice, code, confirm, cost, count, duration, empty,
+  factList, failure, filters, h, head, hint, keep, labelled, link, linkTo, moment, note, number, pagedTable, pagesOf,
+  post, reasonText, replace, say, Screen, scrolledTable, shortened, stateTag, tag, time, timeline, tokens, words,
+} from "../core/index.js";
 import { transcript } from "./chat/transcript.js";
 
-const PAGE = 50;
 const REFRESH_MS = 4000;
 const STATES = [["", "Any state"], ["active", "Running or waiting"], ["stuck", "Stuck"], ["recovered", "Recovered after a crash"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]];
 const AGES = [["", "Any age"], ["1", "Last hour"], ["24", "Last day"], ["168", "Last 7 days"], ["720", "Last 30 days"]];
@@ -31,53 +22,46 @@ export default class RunsScreen extends Screen {
   async #list() {
     /** @type {{[name: string]: string}} */
     const chosen = Object.fromEntries(FILTERS.map((name) => [name, this.route.query.get(name) ?? ""]));
-    const agent = chosen.agent ? await get(`v1/agents/${chosen.agent}`, { include: "agent.tags" }, this.signal).catch(forgiving) : null;
+    const agent = chosen.agent ? await this.agent(chosen.agent).catch(forgiving) : null;
     const apply = () => {
       keep(chosen);
       void this.attempt(() => table.restart());
     };
     /** @param {string} name @param {string} label @param {string[][]} options */
-    const filter = (name, label, options) => choice(label, options, chosen[name] ?? "", (value) => { chosen[name] = value; apply(); });
-    const costId = freshId("cost");
-    const least = h("input", { id: costId, type: "number", min: 0, step: "any", value: chosen.cost ?? "", placeholder: "Any cost", on: { change: () => { chosen.cost = least.value; apply(); } } });
-    const table = pagedTable({
+    const field = (name, label, options) => choice(label, options, chosen[name], (value) => { chosen[name] = value; apply(); });
+    const least = h("input", { type: "number", min: 0, step: "any", value: chosen.cost ?? "", placeholder: "Any cost", on: { change: () => { chosen.cost = least.value; apply(); } } });
+    const table = pagedTable(this, {
       label: "Runs",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["runs", row.id]),
+      link: (row) => link(["runs", row.id]),
       columns: [
-        { label: "Started", class: "short", cell: (row) => time(row.created_at) },
-        { label: "Agent", class: "text", cell: (row) => words(row.agent_name || row.agent_id) },
-        { label: "State", cell: stateOf },
-        { label: "How it ended", class: "text", cell: (row) => [reasonText(row.stop_reason), errorOf(row) && [": ", words(shortened(errorOf(row), 300))]] },
-        { label: "Cost", class: "num", cell: (row) => [cost(row.kelpie_cost_usd), h("span", { class: "hint" }, `${tokens(row.total_tokens)}, ${count(row.step_count, "step")}`)] },
-        { label: "Duration", class: "num", cell: lengthOf },
+        ["Started", (row) => time(row.created_at), "short"],
+        ["Agent", (row) => words(row.agent_name || row.agent_id), "text"],
+        ["State", stateOf],
+        ["How it ended", (row) => [reasonText(row.stop_reason), errorOf(row) && [": ", words(shortened(errorOf(row), 300))]], "text"],
+        ["Cost", (row) => [cost(row.kelpie_cost_usd), hint(`${tokens(row.total_tokens)}, ${count(row.step_count, "step")}`)], "num"],
+        ["Duration", lengthOf, "num"],
       ],
-      none: empty("No runs match.", h("p", null, "A run is one turn of an agent. Change the filters, or send a message to an agent.")),
-      load: async (/** @type {string | null} */ after, signal) => {
-        const since = chosen.age ? new Date(Date.now() - Number(chosen.age) * 3_600_000).toISOString() : null;
-        const rows = await get("v1/kelpie/runs", { limit: PAGE, after, state: chosen.state, agent_id: chosen.agent, stop_reason: chosen.reason, cost_usd_min: chosen.cost, created_after: since }, signal);
-        return { rows, next: rows.length === PAGE ? rows[rows.length - 1].id : null };
-      },
+      none: empty("No runs match.", "A run is one turn of an agent. Change the filters, or send a message to an agent."),
+      load: pagesOf("v1/kelpie/runs", () => ({ state: chosen.state, agent_id: chosen.agent, stop_reason: chosen.reason, cost_usd_min: chosen.cost, created_after: chosen.age ? new Date(Date.now() - Number(chosen.age) * 3_600_000).toISOString() : null })),
     });
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Runs")),
-      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, filter("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), filter("age", "Age", AGES), filter("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), h("div", { class: "field" }, h("label", { for: costId }, "Cost at least ($)"), least)),
+      head("Runs"),
+      filters(field("state", "State", STATES), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), field("age", "Age", AGES), field("reason", "How it ended", [["", "In any way"], ...REASONS.map((each) => [each, reasonText(each)])]), labelled("Cost at least ($)", least)),
       table.node,
     );
     this.repeat(() => table.reload(), REFRESH_MS);
-    this.onReturn(() => table.reload());
     await table.reload();
   }
 
   /** @param {string} id */
   async #one(id) {
     const [run, steps, messages] = await Promise.all([
-      get(`v1/kelpie/runs/${id}`, {}, this.signal),
-      get(`v1/runs/${id}/steps`, { limit: 200, order: "asc" }, this.signal),
-      get(`v1/runs/${id}/messages`, { limit: 200, order: "asc" }, this.signal),
+      this.get(`v1/kelpie/runs/${id}`),
+      this.get(`v1/runs/${id}/steps`, { limit: 200, order: "asc" }),
+      this.get(`v1/runs/${id}/messages`, { limit: 200, order: "asc" }),
     ]);
-    const spans = await get(`v1/runs/${id}/trace`, { limit: 1000 }, this.signal);
+    const spans = await this.get(`v1/runs/${id}/trace`, { limit: 1000 });
     const active = run.status === "running" || run.status === "created";
     const cancel = async () => {
       const done = await confirm("Cancel run", "The turn ends after what it does now. Steps that are stored stay.", "Cancel run", () => post(`v1/agents/${run.agent_id}/messages/cancel`, { run_ids: [id] }));
@@ -90,8 +74,8 @@ export default class RunsScreen extends Screen {
     const said = transcript();
     said.rest();
     const facts = factList([
-      ["Id", h("code", null, run.id)],
-      ["Agent", h("a", { href: link(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id]) }, words(run.agent_name))],
+      ["Id", code(run.id)],
+      ["Agent", linkTo(chatPath(run.agent_id, run.conversation_id), words(run.agent_name))],
       ["State", [stateOf(run), " ", reasonText(run.stop_reason)]],
       ["Started", [moment(run.created_at), ` (${ago(run.created_at)})`]],
       ["Ended", run.completed_at ? moment(run.completed_at) : "not yet"],
@@ -103,12 +87,12 @@ export default class RunsScreen extends Screen {
     ]);
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Run of ", words(run.agent_name)), h("div", { class: "row" }, active && h("button", { type: "button", class: "danger", on: { click: () => void this.attempt(cancel) } }, "Cancel run"), h("a", { class: "button", href: link(["runs"]) }, "All runs"))),
+      head(["Run of ", words(run.agent_name)], active && button("Cancel run", () => void this.attempt(cancel), "danger"), linkTo(["runs"], "All runs", { class: "button" })),
       run.stuck && h("div", { class: "failure", role: "status" }, h("p", { class: "failure-what" }, `Nothing was stored for ${duration(between(run.active_at, new Date().toISOString()))}: this run may be stuck.`), h("p", null, "A slow model or tool can be the reason. Wait, or cancel the run and send the message again.")),
       errorOf(run) && failure(new ApiError(errorOf(run), { status: 500, remedy: remedyOf(run) })),
-      h("div", { class: "split" }, h("section", { class: "card" }, h("h2", null, "Facts"), facts), h("section", { class: "card" }, h("h2", null, "Journal"), journal(run))),
-      h("section", { class: "card" }, h("h2", null, "Steps"), stepTable(steps, spans), stepChart(spans)),
-      h("section", { class: "card" }, h("h2", null, "What was said"), h("div", { class: "said" }, said)),
+      h("div", { class: "split" }, card("Facts", facts), card("Journal", journal(run))),
+      card("Steps", stepTable(steps, spans), stepChart(spans)),
+      card("What was said", h("div", { class: "said" }, said)),
     );
     run.input.forEach((/** @type {any} */ given, /** @type {number} */ place) => {
       if (given.role === "user") said.said(given.otid ?? `input:${run.id}:${place}`, given.content, run.id);
@@ -117,7 +101,7 @@ export default class RunsScreen extends Screen {
     said.waiting(new Set());
     if (active) {
       this.repeat(async () => {
-        const now = await get(`v1/kelpie/runs/${id}`, {}, this.signal);
+        const now = await this.get(`v1/kelpie/runs/${id}`);
         if (now.active_at !== run.active_at || now.status !== run.status) await this.#again(id);
       }, REFRESH_MS / 2);
     }
@@ -133,7 +117,7 @@ export default class RunsScreen extends Screen {
 
 /** @param {any} run */
 function stateOf(run) {
-  return [stateTag(run.status), run.stuck && [" ", h("span", { class: "tag bad" }, "stuck")], run.recoveries > 0 && [" ", h("span", { class: "tag" }, `recovered ${count(run.recoveries, "time")}`)]];
+  return [stateTag(run.status), run.stuck && [" ", tag("stuck", "bad")], run.recoveries > 0 && [" ", tag(`recovered ${count(run.recoveries, "time")}`)]];
 }
 
 /** @param {any} run */
@@ -156,7 +140,7 @@ function remedyOf(run) {
 
 /** @param {any} run */
 function journal(run) {
-  if (!run.journal.length) return h("p", { class: "hint" }, "The journal of a run is deleted some time after its end.");
+  if (!run.journal.length) return note("The journal of a run is deleted some time after its end.");
   let before = run.created_at;
   const rows = run.journal.map((/** @type {any} */ each) => {
     const gap = between(before, each.at);
@@ -171,15 +155,20 @@ const COMMITS = { open: "input stored", step: "step stored", compact: "context c
 
 /** @param {any[]} steps @param {any[]} spans */
 function stepTable(steps, spans) {
-  if (!steps.length) return h("p", { class: "hint" }, "No step is stored yet.");
+  if (!steps.length) return note("No step is stored yet.");
   const times = new Map(spans.map((each) => [each.span_id, each]));
-  const rows = steps.map((step, place) => {
-    const span = times.get(step.id);
-    const spent = span?.attributes ?? {};
-    return h("tr", null, h("td", { "data-label": "Step" }, h("a", { href: link(["steps", step.id]) }, `Step ${number(place + 1)}`)), h("td", { "data-label": "State" }, stateTag(step.status), step.error_data && [" ", words(shortened(step.error_data.message ?? step.error_type, 160))]), h("td", { class: "text", "data-label": "Model" }, words(step.model_handle)), h("td", { class: "num", "data-label": "Prompt" }, tokens(step.prompt_tokens)), h("td", { class: "num", "data-label": "Answer" }, tokens(step.completion_tokens)), h("td", { class: "num", "data-label": "Cost" }, cost(step.kelpie_cost_usd)), h("td", { class: "num", "data-label": "Model time" }, duration(ms(spent.llm_request_ns))), h("td", { class: "num", "data-label": "Tool time" }, duration(ms(spent.tool_execution_ns))));
-  });
-  const head = ["Step", "State", "Model", "Prompt", "Answer", "Cost", "Model time", "Tool time"].map((each, place) => h("th", { scope: "col", class: place > 2 ? "num" : null }, each));
-  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "list" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+  /** @param {any} step */
+  const spent = (step) => times.get(step.id)?.attributes ?? {};
+  return scrolledTable("Steps", [
+    ["Step", (step, place) => linkTo(["steps", step.id], `Step ${number(place + 1)}`)],
+    ["State", (step) => [stateTag(step.status), step.error_data && [" ", words(shortened(step.error_data.message ?? step.error_type, 160))]]],
+    ["Model", (step) => words(step.model_handle), "text"],
+    ["Prompt", (step) => tokens(step.prompt_tokens), "num"],
+    ["Answer", (step) => tokens(step.completion_tokens), "num"],
+    ["Cost", (step) => cost(step.kelpie_cost_usd), "num"],
+    ["Model time", (step) => duration(ms(spent(step).llm_request_ns)), "num"],
+    ["Tool time", (step) => duration(ms(spent(step).tool_execution_ns)), "num"],
+  ], steps);
 }
 
 /** @param {any[]} spans */

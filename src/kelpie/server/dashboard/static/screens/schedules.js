@@ -1,20 +1,11 @@
 // Schedules and webhooks of all agents: `#/schedules`, `#/schedules/<id>`, and the webhooks at `#/schedules/webhooks`.
 
-import { get, patch, post, remove } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { ask, confirm, openDialog } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, count, moment, shortened } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, factList, pagesOf, tabs } from "../core/parts.js";
-import { link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentLink, ago, ask, askWithAgent, card, code, confirm, count, deleteButton, empty, factList, go, h, head,
+  hint, link, linkTo, longText, moment, pagedTable, pagesOf, patch, post, replace, say, Screen, shortcut, shortened,
+  shownOnce, side, tabs, tag, time, words,
+} from "../core/index.js";
 
-const PAGE = 50;
 const HISTORY = 20;
 const REFRESH_MS = 5000;
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -31,27 +22,26 @@ export default class SchedulesScreen extends Screen {
 
   /** @param {string} current @param {HTMLElement} button */
   #head(current, button) {
-    return [h("div", { class: "head" }, h("h1", null, "Schedules and webhooks"), button), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["webhooks", "Webhooks"]], current)];
+    return [head("Schedules and webhooks", button), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["webhooks", "Webhooks"]], current)];
   }
 
   async #list() {
     /** @type {() => Promise<void>} */
     const again = () => table.reload();
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Schedules",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["schedules", row.id]),
+      link: (row) => link(["schedules", row.id]),
       columns: [
-        { label: "Schedule", cell: (row) => words(row.name || shortened(textOf(row), 80) || row.id) },
-        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "When", cell: whenOf },
-        { label: "State", class: "short", cell: (row) => tag(row.status) },
-        { label: "Next", class: "short", cell: (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–") },
-        { label: "Last", class: "short", cell: (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never") },
-        { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, this.#actions(row, again)) },
+        ["Schedule", (row) => words(row.name || shortened(textOf(row), 80) || row.id)],
+        ["Agent", (row) => agentLink(row.agent_id)],
+        ["When", whenOf],
+        ["State", (row) => stateOf(row.status), "short"],
+        ["Next", (row) => (row.next_scheduled_time && !row.paused ? h("time", { datetime: row.next_scheduled_time, title: moment(row.next_scheduled_time) }, ago(row.next_scheduled_time)) : "–"), "short"],
+        ["Last", (row) => (row.last_scheduled_time ? time(row.last_scheduled_time) : "never"), "short"],
+        ["Actions", (row) => side(this.#actions(row, again)), "actions"],
       ],
-      none: empty("No schedules.", h("p", null, "A schedule sends a message to an agent at a time, or again and again.")),
-      load: pagesOf("v1/kelpie/schedules", {}, PAGE),
+      none: empty("No schedules.", "A schedule sends a message to an agent at a time, or again and again."),
+      load: pagesOf("v1/kelpie/schedules"),
     });
     const create = async () => {
       if (await createSchedule(this.signal)) await table.restart();
@@ -59,7 +49,6 @@ export default class SchedulesScreen extends Screen {
     replace(this, this.#head("list", action(this, ["New schedule ", h("kbd", null, "n")], create, { class: "primary" })), table.node);
     shortcut("n", "New schedule", () => void this.attempt(create), this.signal);
     this.repeat(() => table.reload(), REFRESH_MS);
-    this.onReturn(() => table.reload());
     await table.reload();
   }
 
@@ -70,47 +59,42 @@ export default class SchedulesScreen extends Screen {
     return [
       action(this, "Run now", async () => { await post(`${base}/run`); say("Fired the schedule"); await again(); }, { label: `Run now: ${name}` }),
       row.status !== "completed" && action(this, row.paused ? "Resume" : "Pause", async () => { await patch(base, { paused: !row.paused }); say(row.paused ? "Resumed the schedule" : "Paused the schedule"); await again(); }, { label: `${row.paused ? "Resume" : "Pause"} ${name}` }),
-      action(this, "Delete", async () => {
-        if (!(await confirm("Delete schedule", "This deletes the schedule with its history. It cannot be undone.", "Delete schedule", () => remove(base)))) return;
-        say("Deleted the schedule");
-        if (this.route.path[1] === row.id) location.hash = link(["schedules"]);
-        else await again();
-      }, { class: "danger", label: `Delete ${name}` }),
+      deleteButton(this, "schedule", "This deletes the schedule with its history.", base, () => (this.route.path[1] === row.id ? go(["schedules"]) : again()), { label: `Delete ${name}` }),
     ];
   }
 
   /** @param {string} id */
   async #one(id) {
-    const row = await get(`v1/kelpie/schedules/${id}`, {}, this.signal);
+    const row = await this.get(`v1/kelpie/schedules/${id}`);
     const base = `v1/agents/${row.agent_id}/schedule/${id}`;
     const again = () => this.#one(id);
+    const single = row.message.messages.length === 1; // a form has one text
     const edit = async () => {
       const done = await ask("Edit schedule", [
         { name: "name", label: "Name", value: row.name ?? "" },
-        { name: "message", label: "Message", kind: "textarea", rows: 5, value: textOf(row), required: true },
+        ...(single ? [{ name: "message", label: "Message", kind: /** @type {const} */ ("textarea"), rows: 5, value: textOf(row), required: true }] : []),
         ...(row.recurrence_rule ? [{ name: "rule", label: "Cron expression", value: row.recurrence_rule, required: true }, { name: "zone", label: "Time zone", value: row.timezone, required: true }] : []),
-      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, message: values.message, ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : {}) }), true));
+      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, ...(single ? { message: values.message } : {}), ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : {}) }), true));
       if (done) await again();
     };
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Firings",
-      signal: this.signal,
       columns: [
-        { label: "Due", cell: (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", h("span", { class: "tag" }, "by hand")]] },
-        { label: "State", cell: (each) => tag(each.status) },
-        { label: "Attempts", class: "num", cell: (each) => count(each.attempts, "attempt") },
-        { label: "Error", class: "text", cell: (each) => words(shortened(each.error, 300)) },
-        { label: "Run", cell: (each) => (each.run_id ? h("a", { href: link(["runs", each.run_id]) }, "Run") : "–") },
-        { label: "Actions", cell: (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); }) },
+        ["Due", (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", tag("by hand")]]],
+        ["State", (each) => stateOf(each.status)],
+        ["Attempts", (each) => count(each.attempts, "attempt"), "num"],
+        ["Error", (each) => words(shortened(each.error, 300)), "text"],
+        ["Run", (each) => (each.run_id ? linkTo(["runs", each.run_id], "Run") : each.batch_id ? linkTo(["batches", each.batch_id], "Batch") : "–")],
+        ["Actions", (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); })],
       ],
       none: empty("It has not fired yet."),
-      load: pagesOf(`${base}/firings`, {}, HISTORY),
+      load: pagesOf(`${base}/firings`, {}, { limit: HISTORY }),
     });
     this.windowTitle(row.name || "Schedule");
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, words(row.name || "Schedule")), h("div", { class: "row" }, action(this, "Edit", edit), this.#actions(row, again), h("a", { class: "button", href: link(["schedules"]) }, "All schedules"))),
-      card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", tag(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", h("code", null, row.id)]]), longText(textOf(row), { label: "Message" })),
+      head(words(row.name || "Schedule"), action(this, "Edit", edit), this.#actions(row, again), linkTo(["schedules"], "All schedules", { class: "button" })),
+      card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", stateOf(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", code(row.id)]]), longText(textOf(row), { label: "Message" })),
       card("History", table.node),
     );
     this.repeat(() => table.reload(), REFRESH_MS);
@@ -118,26 +102,23 @@ export default class SchedulesScreen extends Screen {
   }
 
   async #hooks() {
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Webhooks",
-      signal: this.signal,
       columns: [
-        { label: "Webhook", cell: (/** @type {any} */ row) => words(row.name) },
-        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "State", cell: (row) => tag(row.enabled ? "active" : "paused") },
-        { label: "Instructions", class: "text", cell: (row) => words(shortened(row.instructions, 300)) },
-        { label: "Last used", cell: (row) => (row.last_used_at ? time(row.last_used_at) : "never") },
-        { label: "Actions", class: "actions", cell: (row) => {
+        ["Webhook", (row) => words(row.name)],
+        ["Agent", (row) => agentLink(row.agent_id)],
+        ["State", (row) => stateOf(row.enabled ? "active" : "paused")],
+        ["Instructions", (row) => words(shortened(row.instructions, 300)), "text"],
+        ["Last used", (row) => (row.last_used_at ? time(row.last_used_at) : "never")],
+        ["Actions", (row) => {
           const base = `v1/agents/${row.agent_id}/hooks/${row.id}`;
-          return h("div", { class: "row" }, action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
+          return side(action(this, row.enabled ? "Switch off" : "Switch on", async () => { await patch(base, { enabled: !row.enabled }); await table.reload(); }, { label: `${row.enabled ? "Switch off" : "Switch on"} ${row.name}` }), action(this, "New address", async () => {
             if (await confirm("New address", "The present address stops working at once.", "Make a new address", async () => showAddress(await post(`${base}/renew`)))) await table.reload();
-          }, { label: `New address of ${row.name}` }), action(this, "Delete", async () => {
-            if (await confirm("Delete webhook", "Its address stops working at once. It cannot be undone.", "Delete webhook", () => remove(base))) await table.reload();
-          }, { class: "danger", label: `Delete ${row.name}` }));
-        } },
+          }, { label: `New address of ${row.name}` }), deleteButton(this, "webhook", "Its address stops working at once.", base, async () => { await table.reload(); }, { label: `Delete ${row.name}` }));
+        }, "actions"],
       ],
-      none: empty("No webhooks.", h("p", null, "A webhook is an address: what another program posts to it wakes an agent.")),
-      load: pagesOf("v1/kelpie/hooks", {}, PAGE),
+      none: empty("No webhooks.", "A webhook is an address: what another program posts to it wakes an agent."),
+      load: pagesOf("v1/kelpie/hooks"),
     });
     const create = async () => {
       const made = await askWithAgent("New webhook", [{ name: "name", label: "Name", required: true }, { name: "instructions", label: "Instructions", kind: "textarea", rows: 3, hint: "Stand before each body that arrives." }], "Create webhook", (agent, values) => post(`v1/agents/${agent}/hooks`, { name: values.name, instructions: values.instructions || null }), this.signal);
@@ -173,28 +154,8 @@ function createSchedule(signal) {
   );
 }
 
-/**
- * A dialog that asks for an agent as well.
- * @param {string} title
- * @param {import("../core/dialog.js").Field[]} fields
- * @param {string} label
- * @param {(agentId: string, values: import("../core/dialog.js").Values) => Promise<any>} act
- * @param {AbortSignal} signal
- */
-function askWithAgent(title, fields, label, act, signal) {
-  /** @type {string | null} */
-  let agent = null;
-  const field = agentField(null, (found) => (agent = found?.id ?? null), signal, "Choose an agent");
-  return ask(title, fields, label, async (values) => {
-    if (!agent) throw new RangeError("Choose an agent from the list.");
-    return act(agent, values);
-  }, { intro: field });
-}
-
 /** @param {any} hook */
-function showAddress(hook) {
-  openDialog("Address of the webhook", h("p", null, "It is shown this once. Whoever knows it can wake the agent."), h("code", { class: "secret" }, new URL(hook.path.replace(/^\//, ""), document.baseURI).href));
-}
+const showAddress = (hook) => shownOnce("Address of the webhook", new URL(hook.path.replace(/^\//, ""), document.baseURI).href, "Whoever knows it can wake the agent.");
 
 /** @param {any} row */
 function textOf(row) {
@@ -203,10 +164,10 @@ function textOf(row) {
 
 /** @param {any} row */
 function whenOf(row) {
-  return row.recurrence_rule ? [h("code", null, words(row.recurrence_rule)), " ", h("span", { class: "hint" }, row.timezone)] : `once, ${moment(row.scheduled_time)}`;
+  return row.recurrence_rule ? [code(row.recurrence_rule), " ", hint(row.timezone)] : `once, ${moment(row.scheduled_time)}`;
 }
 
 /** @param {string} state */
-const tag = (state) => h("span", { class: `tag ${TONES[state] ?? ""}` }, state);
+const stateOf = (state) => tag(state, TONES[state]);
 
 customElements.define("kelpie-schedules", SchedulesScreen);

@@ -1,21 +1,13 @@
 // Tools and MCP: tools with their schemas, a form that runs them, servers and their state, permissions, and calls.
 // `#/tools`, `#/tools/tool/<id>`, `#/tools/servers`, `#/tools/permissions`, `#/tools/calls`.
 
-import { get, patch, post, put, remove } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { ask, confirm } from "../core/dialog.js";
-import { freshId, h, replace, words } from "../core/dom.js";
-import { bytes, count, duration, number, shortened } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, factList, pagesOf, parsedJson, tabs, tagList } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentField, agentLink, ask, bytes, card, choice, code, count, deleteButton, duration, empty, factList,
+  filters, h, head, hint, keep, link, linkTo, longText, note, number, pagedTable, pagesOf, parsedJson, partHead,
+  patch, post, printed, put, replace, say, Screen, searchField, shortened, side, tabs, tag, tagList, time, words,
+} from "../core/index.js";
 import { schemaForm } from "./tools/schema_form.js";
 
-const PAGE = 50;
 const REFRESH_MS = 5000;
 const RUN_MS = 300_000;
 const OUTCOMES = [["", "Any outcome"], ["success", "Done"], ["error", "Failed"], ["refused", "Refused"], ["denied", "Denied"], ["invalid", "Invalid"], ["interrupted", "Interrupted"]];
@@ -27,7 +19,7 @@ export default class ToolsScreen extends Screen {
     const [, part = "list", id] = this.route.path;
     if (part === "tool" && id) return this.#tool(id);
     const place = h("div", { class: "screen" });
-    replace(this, h("div", { class: "head" }, h("h1", null, "Tools and MCP")), tabs("Parts", ["tools"], PARTS, part), place);
+    replace(this, head("Tools and MCP"), tabs("Parts", ["tools"], PARTS, part), place);
     if (part === "servers") await this.#servers(place);
     else if (part === "permissions") await this.#permissions(place);
     else if (part === "calls") await this.#calls(place);
@@ -36,24 +28,23 @@ export default class ToolsScreen extends Screen {
 
   /** @param {Element} place */
   async #list(place) {
-    let name = this.route.query.get("search") ?? "";
-    const [permitted, used] = await Promise.all([get("v1/kelpie/tools", { limit: 1000 }, this.signal), get("v1/kelpie/tools/usage", { hours: 168 }, this.signal)]);
+    let name = this.asked("search");
+    const [permitted, used] = await Promise.all([this.get("v1/kelpie/tools", { limit: 1000 }), this.get("v1/kelpie/tools/usage", { hours: 168 })]);
     const rights = new Map(permitted.map((/** @type {any} */ each) => [each.id, each]));
     const calls = new Map(used.map((/** @type {any} */ each) => [each.tool, each]));
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Tools",
-      signal: this.signal,
-      link: (/** @type {any} */ row) => link(["tools", "tool", row.id]),
+      link: (row) => link(["tools", "tool", row.id]),
       columns: [
-        { label: "Tool", class: "tool", cell: (row) => h("code", null, words(row.name)) },
-        { label: "Description", class: "text", cell: (row) => words(shortened(String(row.description ?? "").split("\n")[0], 300)) },
-        { label: "Kind", class: "extra", cell: (row) => words(String(row.tool_type ?? "").replaceAll("_", " ")) },
-        { label: "May do", cell: (row) => tagList(rights.get(row.id)?.capabilities) },
-        { label: "Permitted", cell: (row) => permission(rights.get(row.id)) },
-        { label: "Calls in 7 days", class: "num", cell: (row) => { const one = calls.get(row.name); return one ? [count(one.calls, "call"), h("span", { class: "hint" }, `${number(one.errors)} failed`)] : "none"; } },
+        ["Tool", (row) => code(row.name), "tool"],
+        ["Description", (row) => words(shortened(String(row.description ?? "").split("\n")[0], 300)), "text"],
+        ["Kind", (row) => words(String(row.tool_type ?? "").replaceAll("_", " ")), "extra"],
+        ["May do", (row) => tagList(rights.get(row.id)?.capabilities)],
+        ["Permitted", (row) => permission(rights.get(row.id))],
+        ["Calls in 7 days", (row) => { const one = calls.get(row.name); return one ? [count(one.calls, "call"), hint(`${number(one.errors)} failed`)] : "none"; }, "num"],
       ],
       none: empty("No tools match."),
-      load: (after, signal) => pagesOf("v1/tools/", { search: name, order: "asc" }, PAGE)(after, signal),
+      load: pagesOf("v1/tools/", () => ({ search: name, order: "asc" })),
     });
     const search = h("input", { type: "search", value: name, "aria-label": "Search tools by name", placeholder: "Search by name", on: { change: () => { name = search.value.trim(); keep({ search: name }); void this.attempt(() => table.restart()); } } });
     replace(place, search, table.node);
@@ -62,7 +53,7 @@ export default class ToolsScreen extends Screen {
 
   /** @param {string} id */
   async #tool(id) {
-    const tool = await get(`v1/tools/${id}`, {}, this.signal);
+    const tool = await this.get(`v1/tools/${id}`);
     const schema = tool.json_schema?.parameters ?? tool.args_json_schema ?? {};
     const form = schemaForm(schema);
     const shown = h("div", { class: "screen", "aria-live": "polite" });
@@ -74,7 +65,7 @@ export default class ToolsScreen extends Screen {
     const run = async () => {
       const args = form.read();
       if (!own && !agent) throw new RangeError("This tool belongs to agents. Choose an agent that has it.");
-      replace(shown, h("p", { class: "hint" }, "Running …"));
+      replace(shown, note("Running …"));
       try {
         const told = agent ? await post(`v1/agents/${agent}/tools/${encodeURIComponent(tool.name)}/run`, { args }, { patienceMs: RUN_MS, signal: this.signal }) : await post("v1/tools/run", { source_code: tool.source_code, source_type: tool.source_type, args, name: tool.name, json_schema: tool.json_schema, pip_requirements: tool.pip_requirements, npm_requirements: tool.npm_requirements }, { patienceMs: RUN_MS, signal: this.signal });
         replace(shown, resultOf(told));
@@ -86,10 +77,10 @@ export default class ToolsScreen extends Screen {
     this.windowTitle(`Tool ${tool.name}`);
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Tool ", words(tool.name)), h("a", { class: "button", href: link(["tools"]) }, "All tools")),
+      head(["Tool ", words(tool.name)], linkTo(["tools"], "All tools", { class: "button" })),
       h("div", { class: "split" },
-        card("Run", h("p", { class: "hint" }, own ? "Its code runs in the sandbox. With an agent, it runs with the agent's secrets and permissions." : "It runs for the agent that you choose, and can change its memory."), field, form.node, problem, h("div", { class: "row" }, action(problem, "Run tool", run, { class: "primary" })), shown),
-        card("About", factList([["Id", h("code", null, tool.id)], ["Kind", words(String(tool.tool_type ?? "").replaceAll("_", " "))], ["Approval", tool.default_requires_approval ? "asked for by default" : "not asked for by default"], ["Result", `at most ${count(tool.return_char_limit, "character")}`], ["Tags", tagList(tool.tags)], ["Packages", words([...(tool.pip_requirements ?? []), ...(tool.npm_requirements ?? [])].map((/** @type {any} */ each) => `${each.name}${each.version ? ` ${each.version}` : ""}`).join(", ") || "none")]]), longText(tool.description ?? "", { label: "Description", shown: 3000 }), h("a", { href: link(["tools", "calls"], { tool: tool.name }) }, "Its calls"))),
+        card("Run", note(own ? "Its code runs in the sandbox. With an agent, it runs with the agent's secrets and permissions." : "It runs for the agent that you choose, and can change its memory."), field, form.node, problem, side(action(problem, "Run tool", run, { class: "primary" })), shown),
+        card("About", factList([["Id", code(tool.id)], ["Kind", words(String(tool.tool_type ?? "").replaceAll("_", " "))], ["Approval", tool.default_requires_approval ? "asked for by default" : "not asked for by default"], ["Result", `at most ${count(tool.return_char_limit, "character")}`], ["Tags", tagList(tool.tags)], ["Packages", words([...(tool.pip_requirements ?? []), ...(tool.npm_requirements ?? [])].map((/** @type {any} */ each) => `${each.name}${each.version ? ` ${each.version}` : ""}`).join(", ") || "none")]]), longText(tool.description ?? "", { label: "Description", shown: 3000 }), h("a", { href: link(["tools", "calls"], { tool: tool.name }) }, "Its calls"))),
       card("Schema", longText(JSON.stringify(schema, null, 2), { label: "Schema", shown: 6000 })),
       tool.source_code && card("Source code", longText(tool.source_code, { label: "Source code" })),
     );
@@ -98,8 +89,8 @@ export default class ToolsScreen extends Screen {
   /** @param {Element} place */
   async #servers(place) {
     const draw = async () => {
-      const servers = await get("v1/kelpie/mcp-servers", {}, this.signal);
-      replace(list, servers.length ? servers.map((/** @type {any} */ each) => this.#server(each, place, draw)) : empty("No MCP servers.", h("p", null, "An MCP server offers tools to agents. Add one, then attach its tools to an agent.")));
+      const servers = await this.get("v1/kelpie/mcp-servers");
+      replace(list, servers.length ? servers.map((/** @type {any} */ each) => this.#server(each, place, draw)) : empty("No MCP servers.", "An MCP server offers tools to agents. Add one, then attach its tools to an agent."));
     };
     const list = h("div", { class: "screen" });
     const add = async () => {
@@ -123,7 +114,7 @@ export default class ToolsScreen extends Screen {
         await draw();
       }
     };
-    replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Connections are made when an agent needs them."), action(place, "Add MCP server", add)), list);
+    replace(place, partHead("Connections are made when an agent needs them.", action(place, "Add MCP server", add)), list);
     this.repeat(() => (document.querySelector("details[open]") ? null : draw()), REFRESH_MS);
     await draw();
   }
@@ -135,25 +126,23 @@ export default class ToolsScreen extends Screen {
     return h(
       "section",
       { class: "card" },
-      h("div", { class: "head" }, h("h2", null, words(server.server_name), " ", h("span", { class: `tag ${state[0]}` }, state[1])), h("div", { class: "row" }, action(place, "Refresh tools", async () => {
+      h("div", { class: "head" }, h("h2", null, words(server.server_name), " ", tag(state[1], state[0])), side(action(place, "Refresh tools", async () => {
         const told = await patch(`v1/mcp-servers/${server.id}/refresh`, undefined, { patienceMs: RUN_MS });
         say(`${server.server_name}: ${count(told.added.length, "tool")} added, ${number(told.updated.length)} changed, ${number(told.deleted.length)} removed`);
         await again();
-      }, { label: `Refresh tools of ${server.server_name}` }), action(place, "Delete", async () => {
-        if (await confirm("Delete MCP server", "Its tools are removed from all agents. It cannot be undone.", "Delete MCP server", () => remove(`v1/mcp-servers/${server.id}`))) await again();
-      }, { class: "danger", label: `Delete ${server.server_name}` }))),
+      }, { label: `Refresh tools of ${server.server_name}` }), deleteButton(place, "MCP server", "Its tools are removed from all agents.", `v1/mcp-servers/${server.id}`, again, { label: `Delete ${server.server_name}` }))),
       factList([["Kind", words(server.mcp_server_type)], ["Protocol", words(server.protocol_version ?? "not known yet")], ["Program", words(server.server_info ? `${server.server_info.name ?? ""} ${server.server_info.version ?? ""}` : "not known yet")], ["Calls", count(server.calls, "call")], ["Failures in a row", count(server.failures, "failure")], ...(server.last_error ? [/** @type {[string, import("../core/dom.js").Child]} */ (["Last error", words(shortened(server.last_error, 500))])] : [])]),
       h("details", { on: { toggle: async (/** @type {Event} */ event) => {
         if (!(/** @type {HTMLDetailsElement} */ (event.target).open) || tools.firstChild) return;
-        const found = await get(`v1/mcp-servers/${server.id}/tools`, {}, this.signal);
-        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, h("a", { href: link(["tools", "tool", each.id]) }, h("code", null, words(each.name))), " ", h("span", { class: "hint" }, words(shortened(String(each.description ?? "").split("\n")[0], 160)))))) : h("p", { class: "hint" }, "It offers no tools."));
+        const found = await this.get(`v1/mcp-servers/${server.id}/tools`);
+        replace(tools, found.length ? h("ul", { class: "plain" }, found.map((/** @type {any} */ each) => h("li", null, linkTo(["tools", "tool", each.id], code(each.name)), " ", hint(words(shortened(String(each.description ?? "").split("\n")[0], 160)))))) : note("It offers no tools."));
       } } }, h("summary", null, "Its tools"), tools),
     );
   }
 
   /** @param {Element} place */
   async #permissions(place) {
-    const policy = await get("v1/kelpie/policy", {}, this.signal);
+    const policy = await this.get("v1/kelpie/policy");
     const shown = { permissions: policy.permissions, limits: policy.limits };
     const edit = async () => {
       const done = await ask("Tool policy", [{ name: "policy", label: "Policy (JSON)", kind: "textarea", rows: 16, value: JSON.stringify(shown, null, 2), hint: "docs/permissions.md explains the fields." }], "Save policy", async (values) => (await put("v1/kelpie/policy", parsedJson(values.policy)), true));
@@ -165,12 +154,12 @@ export default class ToolsScreen extends Screen {
     const agent = chosen ? await get(`v1/agents/${chosen}`, { include: "agent.tags" }, this.signal) : null;
     const rights = h("div", { class: "screen" });
     const of = async (/** @type {string} */ id) => {
-      const found = await get(`v1/agents/${id}/permissions`, {}, this.signal);
+      const found = await this.get(`v1/agents/${id}/permissions`);
       replace(rights, factList(found.tools.map((/** @type {any} */ each) => [each.name, [permission(each), " ", tagList(each.capabilities)]])));
     };
     replace(
       place,
-      card("Policy for all agents", h("p", { class: "hint" }, "What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), policyFacts(shown), h("div", { class: "row" }, action(place, "Change the policy", edit))),
+      card("Policy for all agents", note("What tools of all agents may do, and their limits. An agent can have stricter rules of its own."), policyFacts(shown), side(action(place, "Change the policy", edit))),
       card("Limits that the server sets", policyFacts(policy.server)),
       card("What an agent's tools may do", agentField(agent, (found) => { if (found) { keep({ agent: found.id }); void this.attempt(() => of(found.id)); } }, this.signal, "Choose an agent"), rights),
     );
@@ -179,30 +168,27 @@ export default class ToolsScreen extends Screen {
 
   /** @param {Element} place */
   async #calls(place) {
-    const chosen = { tool: this.route.query.get("tool") ?? "", outcome: this.route.query.get("outcome") ?? "" };
-    const table = pagedTable({
+    const chosen = { tool: this.asked("tool"), outcome: this.asked("outcome") };
+    const table = pagedTable(this, {
       label: "Calls",
-      signal: this.signal,
       columns: [
-        { label: "When", class: "short", cell: (/** @type {any} */ row) => time(row.created_at) },
-        { label: "Tool", cell: (row) => h("code", null, words(row.tool)) },
-        { label: "Agent", cell: (row) => agentLink(row.agent_id) },
-        { label: "Outcome", cell: (row) => [h("span", { class: `tag ${row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""}` }, row.outcome), " ", words(shortened(row.reason, 200))] },
-        { label: "Took", class: "num", cell: (row) => duration(row.duration_ms) },
-        { label: "CPU", class: "num", cell: (row) => (row.cpu_ms ? duration(row.cpu_ms) : "–") },
-        { label: "Memory", class: "num", cell: (row) => (row.memory_peak_bytes ? bytes(row.memory_peak_bytes) : "–") },
-        { label: "Run", class: "short", cell: (row) => (row.run_id ? h("a", { href: link(["runs", row.run_id]) }, "Run") : "–") },
+        ["When", (row) => time(row.created_at), "short"],
+        ["Tool", (row) => code(row.tool)],
+        ["Agent", (row) => agentLink(row.agent_id)],
+        ["Outcome", (row) => [tag(row.outcome, row.outcome === "success" ? "good" : row.outcome === "error" || row.outcome === "refused" ? "bad" : ""), " ", words(shortened(row.reason, 200))]],
+        ["Took", (row) => duration(row.duration_ms), "num"],
+        ["CPU", (row) => (row.cpu_ms ? duration(row.cpu_ms) : "–"), "num"],
+        ["Memory", (row) => (row.memory_peak_bytes ? bytes(row.memory_peak_bytes) : "–"), "num"],
+        ["Run", (row) => (row.run_id ? linkTo(["runs", row.run_id], "Run") : "–"), "short"],
       ],
       none: empty("No calls match."),
-      load: (before, signal) => pagesOf("v1/kelpie/tools/calls", chosen, PAGE, "number", "before")(before, signal),
+      load: pagesOf("v1/kelpie/tools/calls", chosen, { key: "number", cursor: "before" }),
     });
     const apply = () => {
       keep(chosen);
       void this.attempt(() => table.restart());
     };
-    const toolId = freshId("tool");
-    const tool = h("input", { id: toolId, type: "search", value: chosen.tool, on: { change: () => { chosen.tool = tool.value.trim(); apply(); } } });
-    replace(place, h("div", { class: "filters", role: "group", "aria-label": "Filters" }, h("div", { class: "field" }, h("label", { for: toolId }, "Tool"), tool), choice("Outcome", OUTCOMES, chosen.outcome, (value) => { chosen.outcome = value; apply(); })), table.node);
+    replace(place, filters(searchField("Tool", chosen.tool, (tool) => { chosen.tool = tool; apply(); }), choice("Outcome", OUTCOMES, chosen.outcome, (outcome) => { chosen.outcome = outcome; apply(); })), table.node);
     this.repeat(() => table.reload(), REFRESH_MS);
     await table.reload();
   }
@@ -217,15 +203,13 @@ function policyFacts(policy) {
 /** @param {any} each */
 function permission(each) {
   if (!each) return "–";
-  return each.permitted ? h("span", { class: "tag good" }, "permitted") : [h("span", { class: "tag bad" }, `refused by the ${each.refused_by}`), " ", words(each.reason)];
+  return each.permitted ? tag("permitted", "good") : [tag(`refused by the ${each.refused_by}`, "bad"), " ", words(each.reason)];
 }
 
 /** @param {any} told */
 function resultOf(told) {
   const value = told.func_return ?? told.tool_return;
-  /** @param {string} label @param {unknown} lines */
-  const printed = (label, lines) => (Array.isArray(lines) && lines.join("").trim() ? [h("p", { class: "part-label" }, label), longText(lines.join("\n"), { label })] : null);
-  return [h("p", null, h("span", { class: `tag ${told.status === "success" ? "good" : "bad"}` }, told.status === "success" ? "done" : "failed")), longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { label: "Result" }), printed("Output", told.stdout), printed("Errors", told.stderr)];
+  return [h("p", null, tag(told.status === "success" ? "done" : "failed", told.status === "success" ? "good" : "bad")), longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { label: "Result" }), printed("Output", told.stdout), printed("Errors", told.stderr)];
 }
 
 customElements.define("kelpie-tools", ToolsScreen);

@@ -1,61 +1,56 @@
 // Import and export of agents as files.
 
-import { address, ApiError, get, post } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { freshId, h, replace, words } from "../core/dom.js";
-import { bytes, count } from "../core/format.js";
-import { say } from "../core/notice.js";
-import { action, agentLink, card } from "../core/parts.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, address, agentField, agentLink, ApiError, bytes, card, count, h, head, labelled, note, post, replace, say,
+  Screen, side, words,
+} from "../core/index.js";
 
 const UPLOAD_MS = 600_000;
 
 export default class TransferScreen extends Screen {
   async show() {
     const id = this.route.query.get("agent");
-    const agent = id ? await get(`v1/agents/${id}`, { include: "agent.tags" }, this.signal) : null;
-    replace(this, h("div", { class: "head" }, h("h1", null, "Import and export")), h("div", { class: "split" }, this.#import(), this.#export(agent)));
+    const agent = id ? await this.agent(id) : null;
+    replace(this, head("Import and export"), h("div", { class: "split" }, this.#import(), this.#export(agent)));
   }
 
   #import() {
     const problem = h("div");
     const shown = h("div", { "aria-live": "polite" });
-    const file = field("Agent file", h("input", { type: "file", accept: ".af,.json,.gz,application/json" }), "Of Kelpie or Letta (.af), also compressed with gzip.");
-    const name = field("Name", h("input", { type: "text", autocomplete: "off" }), "Empty: as in the file.");
-    const model = field("Model", h("input", { type: "text", autocomplete: "off" }), "Empty: as in the file. Otherwise provider/model.");
-    const strip = check("Leave the messages out", false);
-    const tools = check("Replace tools that have the same name", true);
+    const file = h("input", { type: "file", accept: ".af,.json,.gz,application/json" });
+    const [name, model] = [h("input", { type: "text", autocomplete: "off" }), h("input", { type: "text", autocomplete: "off" })];
+    const [strip, tools] = [h("input", { type: "checkbox" }), h("input", { type: "checkbox", checked: true })];
     const run = async () => {
-      const chosen = file.control.files?.[0];
+      const chosen = file.files?.[0];
       if (!chosen) throw new RangeError("Choose an agent file.");
       const form = new FormData();
-      form.append("strip_messages", String(strip.control.checked));
-      form.append("override_existing_tools", String(tools.control.checked));
+      form.append("strip_messages", String(strip.checked));
+      form.append("override_existing_tools", String(tools.checked));
       form.append("append_copy_suffix", "false");
-      if (name.control.value.trim()) form.append("name", name.control.value.trim());
-      if (model.control.value.trim()) form.append("model", model.control.value.trim());
+      if (name.value.trim()) form.append("name", name.value.trim());
+      if (model.value.trim()) form.append("model", model.value.trim());
       form.append("file", chosen);
-      replace(shown, h("p", { class: "hint" }, `Reading ${bytes(chosen.size)} …`));
+      replace(shown, note(`Reading ${bytes(chosen.size)} …`));
       try {
         const told = await post("v1/agents/import", form, { patienceMs: UPLOAD_MS, signal: this.signal });
         say(`Imported ${count(told.agent_ids.length, "agent")}`);
-        replace(shown, h("p", null, "Imported: ", told.agent_ids.map((/** @type {string} */ each) => [agentLink(each, "agents"), " "])), (told.kelpie_notes ?? []).map((/** @type {string} */ note) => h("p", { class: "hint" }, words(note))));
+        replace(shown, h("p", null, "Imported: ", told.agent_ids.map((/** @type {string} */ each) => [agentLink(each, "agents"), " "])), (told.kelpie_notes ?? []).map((/** @type {string} */ each) => note(words(each))));
       } catch (error) {
         replace(shown);
         throw error;
       }
     };
-    return card("Import", h("div", { class: "form" }, file.node, name.node, model.node, strip.node, tools.node), problem, h("div", { class: "row" }, action(problem, "Import agent", run, { class: "primary" })), shown);
+    return card("Import", h("div", { class: "form" }, labelled("Agent file", file, "", "Of Kelpie or Letta (.af), also compressed with gzip."), labelled("Name", name, "", "Empty: as in the file."), labelled("Model", model, "", "Empty: as in the file. Otherwise provider/model."), labelled("Leave the messages out", strip, "inline"), labelled("Replace tools that have the same name", tools, "inline")), problem, side(action(problem, "Import agent", run, { class: "primary" })), shown);
   }
 
   /** @param {{id: string, name: string} | null} agent */
   #export(agent) {
     const problem = h("div");
     let chosen = agent;
-    const scrub = check("Leave the messages out", false);
+    const scrub = h("input", { type: "checkbox" });
     const run = async () => {
       if (!chosen) throw new RangeError("Choose an agent.");
-      const answer = await fetch(address(`v1/agents/${chosen.id}/export`, { scrub_messages: scrub.control.checked }), { credentials: "same-origin", signal: this.signal });
+      const answer = await fetch(address(`v1/agents/${chosen.id}/export`, { scrub_messages: scrub.checked }), { credentials: "same-origin", signal: this.signal });
       if (!answer.ok) throw new ApiError(`The agent could not be exported: status ${answer.status}.`, { status: answer.status });
       const blob = await answer.blob();
       const place = URL.createObjectURL(blob);
@@ -64,23 +59,8 @@ export default class TransferScreen extends Screen {
       URL.revokeObjectURL(place);
       say(`Exported ${chosen.name}, ${bytes(blob.size)}`);
     };
-    return card("Export", h("p", { class: "hint" }, "The file has the agent with its memory blocks, its tools and the messages of its default conversation. It never has secrets."), agentField(agent, (found) => (chosen = found), this.signal, "Choose an agent"), scrub.node, problem, h("div", { class: "row" }, action(problem, "Export agent", run, { class: "primary" })));
+    return card("Export", note("The file has the agent with its memory blocks, its tools and the messages of its default conversation. It never has secrets."), agentField(agent, (found) => (chosen = found), this.signal, "Choose an agent"), labelled("Leave the messages out", scrub, "inline"), problem, side(action(problem, "Export agent", run, { class: "primary" })));
   }
-}
-
-/** @param {string} label @param {HTMLInputElement} control @param {string} hint */
-function field(label, control, hint) {
-  const id = freshId("transfer");
-  control.id = id;
-  control.setAttribute("aria-describedby", `${id}-hint`);
-  return { control, node: h("div", { class: "field" }, h("label", { for: id }, label), control, h("small", { id: `${id}-hint`, class: "hint" }, hint)) };
-}
-
-/** @param {string} label @param {boolean} checked */
-function check(label, checked) {
-  const id = freshId("choice");
-  const control = h("input", { id, type: "checkbox", checked });
-  return { control, node: h("div", { class: "field inline" }, control, h("label", { for: id }, label)) };
 }
 
 customElements.define("kelpie-transfer", TransferScreen);

@@ -1,41 +1,34 @@
 // Usage and cost per day, model and agent; and budgets.
 
-import { get, patch } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { columns, partsBar } from "../core/chart.js";
-import { ask } from "../core/dialog.js";
-import { h, replace, svg, words } from "../core/dom.js";
-import { ago, cost, count, number, percent, tokens } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, pagesOf } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { pagedTable } from "../core/table.js";
+import {
+  action, agentField, agentLink, ago, ask, card, choice, columns, cost, count, empty, filters, h, head, keep, link,
+  meter, note, number, pagedTable, pagesOf, partsBar, patch, percent, replace, say, Screen, scrolledTable, side, tag,
+  tokens, words,
+} from "../core/index.js";
 import { askBudget } from "./budget_form.js";
 
 const SHOWN = 50;
-const BUDGETS = 50;
 const PERIODS = [["7", "Last 7 days"], ["30", "Last 30 days"], ["90", "Last 90 days"], ["365", "Last 365 days"]];
 const DAY_MS = 86_400_000;
 
 export default class UsageScreen extends Screen {
   async show() {
-    const chosen = { days: this.route.query.get("days") ?? "30", agent: this.route.query.get("agent") ?? "", measure: this.route.query.get("measure") ?? "usd" };
-    const agent = chosen.agent ? await get(`v1/agents/${chosen.agent}`, { include: "agent.tags" }, this.signal) : null;
+    const chosen = { days: this.route.query.get("days") ?? "30", agent: this.asked("agent"), measure: this.route.query.get("measure") ?? "usd" };
+    const agent = chosen.agent ? await this.agent(chosen.agent) : null;
     const shown = h("div", { class: "screen" });
     const apply = () => {
       keep(chosen);
       void this.attempt(() => this.#sums(shown, chosen));
     };
     /** @param {"days" | "measure"} name @param {string} label @param {string[][]} options */
-    const filter = (name, label, options) => choice(label, options, chosen[name], (value) => { chosen[name] = value; apply(); });
+    const field = (name, label, options) => choice(label, options, chosen[name], (value) => { chosen[name] = value; apply(); });
     const budgets = this.#budgets();
     replace(
       this,
-      h("div", { class: "head" }, h("h1", null, "Usage and cost")),
-      h("div", { class: "filters", role: "group", "aria-label": "Filters" }, filter("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), filter("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
+      head("Usage and cost"),
+      filters(field("days", "Period", PERIODS), agentField(agent, (found) => { chosen.agent = found?.id ?? ""; apply(); }, this.signal), field("measure", "Chart", [["usd", "Cost"], ["tokens", "Tokens"]])),
       shown,
-      card("Budgets", h("p", { class: "hint" }, "An agent whose budget is used up answers no messages until the period ends or the budget is raised."), h("div", { class: "row" }, action(this, "New budget", async () => this.#newBudget(() => budgets.restart()))), budgets.node),
+      card("Budgets", note("An agent whose budget is used up answers no messages until the period ends or the budget is raised."), side(action(this, "New budget", async () => this.#newBudget(() => budgets.restart()))), budgets.node),
     );
     this.onReturn(() => this.#sums(shown, chosen));
     await Promise.all([this.#sums(shown, chosen), budgets.reload()]);
@@ -44,10 +37,10 @@ export default class UsageScreen extends Screen {
   /** @param {Element} place @param {{days: string, agent: string, measure: string}} chosen */
   async #sums(place, chosen) {
     const query = { days: chosen.days, agent_id: chosen.agent, utc_offset_minutes: -new Date().getTimezoneOffset() };
-    const [days, models, agents] = await Promise.all([get("v1/kelpie/spending", { ...query, by: "day" }, this.signal), get("v1/kelpie/spending", { ...query, by: "model", limit: SHOWN }, this.signal), get("v1/kelpie/spending", { ...query, by: "agent", limit: SHOWN }, this.signal)]);
+    const [days, models, agents] = await Promise.all([this.get("v1/kelpie/spending", { ...query, by: "day" }), this.get("v1/kelpie/spending", { ...query, by: "model", limit: SHOWN }), this.get("v1/kelpie/spending", { ...query, by: "agent", limit: SHOWN })]);
     const total = days.reduce((/** @type {any} */ sum, /** @type {any} */ each) => ({ usd: sum.usd + each.usd, tokens: sum.tokens + each.tokens, steps: sum.steps + each.steps, unpriced_calls: sum.unpriced_calls + each.unpriced_calls }), { usd: 0, tokens: 0, steps: 0, unpriced_calls: 0 });
     if (days.length === 0) {
-      replace(place, empty("Nothing was used in this period.", h("p", null, "Every step of an agent is counted here, with its tokens and its cost.")));
+      replace(place, empty("Nothing was used in this period.", "Every step of an agent is counted here, with its tokens and its cost."));
       return;
     }
     const money = chosen.measure !== "tokens";
@@ -68,48 +61,45 @@ export default class UsageScreen extends Screen {
   }
 
   #budgets() {
-    const table = pagedTable({
+    const table = pagedTable(this, {
       label: "Budgets",
-      signal: this.signal,
       columns: [
-        { label: "Agent", cell: (/** @type {any} */ row) => agentLink(row.agent_id, "agents", row.agent_name) },
-        { label: "Spent", cell: (row) => [row.usd !== null && meter(row.spent_usd, row.usd, `${cost(row.spent_usd)} of ${cost(row.usd)}`), row.tokens !== null && meter(row.spent_tokens, row.tokens, `${number(row.spent_tokens)} of ${tokens(row.tokens)}`)] },
-        { label: "Period", cell: (row) => (row.period === "total" ? "in all" : `each ${row.period}`) },
-        { label: "State", cell: (row) => (row.used_up ? h("span", { class: "tag bad" }, "used up") : h("span", { class: "tag good" }, "open")) },
-        { label: "New period", cell: (row) => (row.frees_at ? ago(row.frees_at) : "never") },
-        { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })) },
+        ["Agent", (row) => agentLink(row.agent_id, "agents", row.agent_name)],
+        ["Spent", (row) => [row.usd !== null && meter(row.spent_usd, row.usd, `${cost(row.spent_usd)} of ${cost(row.usd)}`), row.tokens !== null && meter(row.spent_tokens, row.tokens, `${number(row.spent_tokens)} of ${tokens(row.tokens)}`)]],
+        ["Period", (row) => (row.period === "total" ? "in all" : `each ${row.period}`)],
+        ["State", (row) => (row.used_up ? tag("used up", "bad") : tag("open", "good"))],
+        ["New period", (row) => (row.frees_at ? ago(row.frees_at) : "never")],
+        ["Actions", (row) => side(action(this, "Change", async () => { if (await askBudget(row.agent_id, row.agent_name, row)) await table.reload(); }, { label: `Change the budget of ${row.agent_name}` }), action(this, "Remove", async () => { await patch(`v1/agents/${row.agent_id}`, { kelpie_budget: null }); say(`Removed the budget of ${row.agent_name}`); await table.reload(); }, { label: `Remove the budget of ${row.agent_name}` })), "actions"],
       ],
       none: empty("No agent has a budget."),
-      load: pagesOf("v1/kelpie/budgets", {}, BUDGETS, "agent_id"),
+      load: pagesOf("v1/kelpie/budgets", {}, { key: "agent_id" }),
     });
     return table;
   }
 
   /** @param {() => Promise<void>} again */
   async #newBudget(again) {
-    const newest = await get("v1/agents/", { limit: 200, include: "agent.tags" }, this.signal);
+    const newest = await this.get("v1/agents/", { limit: 200, include: "agent.tags" });
     const chosen = await ask("New budget", [{ name: "agent", label: "Agent", kind: "select", options: newest.map((/** @type {any} */ each) => ({ value: each.id, label: each.name })), hint: "The 200 newest agents. Others: `kelpie agents budget`." }], "Continue", async (values) => newest.find((/** @type {any} */ each) => each.id === values.agent) ?? null);
     if (chosen && (await askBudget(chosen.id, chosen.name, chosen.kelpie_budget ?? null))) await again();
   }
 }
 
-/** @param {string} label @param {string} value @param {string} note */
-function big(label, value, note) {
-  return h("section", { class: "card" }, h("h2", { class: "hint" }, label), h("p", { class: "big" }, value), h("p", { class: "hint" }, note));
+/** @param {string} label @param {string} value @param {string} about */
+function big(label, value, about) {
+  return h("section", { class: "card" }, h("h2", { class: "hint" }, label), h("p", { class: "big" }, value), note(about));
 }
 
 /** @param {string} label @param {string} first @param {any[]} rows @param {(row: any) => import("../core/dom.js").Child} name @param {any} total @param {boolean} money */
 function sumTable(label, first, rows, name, total, money) {
   const whole = (money ? total.usd : total.tokens) || 1;
-  const body = rows.map((each) => h("tr", null, h("td", { "data-label": first }, name(each)), h("td", { class: "num", "data-label": "Cost" }, cost(each.usd)), h("td", { class: "num", "data-label": "Tokens" }, tokens(each.tokens)), h("td", { class: "num", "data-label": "Steps" }, count(each.steps, "step")), h("td", { class: "num", "data-label": "Share" }, percent((money ? each.usd : each.tokens) / whole))));
-  const head = [first, "Cost", "Tokens", "Steps", "Share"].map((each, place) => h("th", { scope: "col", class: place ? "num" : null }, each));
-  return h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": label }, h("table", { class: "list" }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, head)), h("tbody", null, body)));
-}
-
-/** @param {number} spent @param {number} limit @param {string} text */
-function meter(spent, limit, text) {
-  const part = Math.min(spent / Math.max(limit, 1e-9), 1);
-  return h("div", null, h("span", null, text), svg("svg", { class: "meter", viewBox: "0 0 100 4", preserveAspectRatio: "none", role: "img", "aria-label": `${percent(part)} used` }, svg("rect", { class: "ground", x: 0, y: 0, width: 100, height: 4 }), svg("rect", { class: part >= 1 ? "hue-bad" : "hue-0", x: 0, y: 0, width: part * 100, height: 4 })));
+  return scrolledTable(label, [
+    [first, name],
+    ["Cost", (each) => cost(each.usd), "num"],
+    ["Tokens", (each) => tokens(each.tokens), "num"],
+    ["Steps", (each) => count(each.steps, "step"), "num"],
+    ["Share", (each) => percent((money ? each.usd : each.tokens) / whole), "num"],
+  ], rows);
 }
 
 /** @param {Date} date */

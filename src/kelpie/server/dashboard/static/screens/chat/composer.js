@@ -1,8 +1,6 @@
 // Where a person writes: text and images, sent with Enter.
 
-import { freshId, h, replace } from "../../core/dom.js";
-import { bytes } from "../../core/format.js";
-import { fail } from "../../core/notice.js";
+import { button, bytes, fail, freshId, h, replace } from "../../core/index.js";
 
 const IMAGE_BYTES_MAX = 8_000_000;
 const IMAGES_MAX = 8;
@@ -37,7 +35,7 @@ export function composer(send, stop) {
   const form = h("form", { class: "composer", on: { submit: (/** @type {Event} */ event) => {
     event.preventDefault();
     submit();
-  } } }, chosen, text, h("div", { class: "row" }, h("button", { type: "button", on: { click: () => file.click() } }, "Add image"), file, h("span", { class: "hint grow" }, h("kbd", null, "Enter"), " sends, ", h("kbd", null, "Shift"), "+", h("kbd", null, "Enter"), " starts a line"), stopButton, sendButton));
+  } } }, chosen, text, h("div", { class: "row" }, button("Add image", () => file.click()), file, h("span", { class: "hint grow" }, h("kbd", null, "Enter"), " sends, ", h("kbd", null, "Shift"), "+", h("kbd", null, "Enter"), " starts a line"), stopButton, sendButton));
 
   function submit() {
     const said = text.value.trim();

@@ -1,11 +1,10 @@
 // Entries of a transcript: one per thing that was said, thought, called or asked. Text arrives in pieces and is drawn at
 // most once per frame; as Markdown while it is short, as plain text while it is long.
 
-import { h, replace, visible, words } from "../../core/dom.js";
-import { clock, moment } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { markdown } from "../../core/markdown.js";
-import { link } from "../../core/router.js";
+import {
+  button, clock, code, h, hint, linkTo, longText, markdown, moment, note, prettyJson, printed, replace, side, tag,
+  visible, words,
+} from "../../core/index.js";
 
 const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
 const GROWING_CHARS = 4000;
@@ -44,8 +43,8 @@ export class Entry {
       replace(
         this.foot,
         h("time", { datetime: message.date, title: moment(message.date) }, clock(message.date)),
-        this.kind === "assistant" && message.step_id && h("a", { href: link(["steps", message.step_id]) }, "Why this answer?"),
-        this.kind !== "user" && message.run_id && h("a", { href: link(["runs", message.run_id]) }, "Run"),
+        this.kind === "assistant" && message.step_id && linkTo(["steps", message.step_id], "Why this answer?"),
+        this.kind !== "user" && message.run_id && linkTo(["runs", message.run_id], "Run"),
       );
     }
   }
@@ -102,7 +101,7 @@ export class TextEntry extends Entry {
 
   /** Of a long text that still grows, only the end is drawn: the cost does not grow with it. */
   #drawEnd() {
-    if (!this.#plain.isConnected) replace(this.content, h("p", { class: "hint" }, "This message is long. Its beginning is shown again when it is complete."), this.#plain);
+    if (!this.#plain.isConnected) replace(this.content, note("This message is long. Its beginning is shown again when it is complete."), this.#plain);
     this.#plain.textContent = visible(this.#text.slice(-GROWING_CHARS));
   }
 
@@ -120,7 +119,7 @@ function picture(source) {
   if (source.type !== "url" && source.data && /^image\/(png|jpeg|gif|webp)$/.test(kind)) {
     return h("img", { src: `data:${kind};base64,${source.data}`, alt: "Image of this message", class: "md-image" });
   }
-  return h("p", { class: "hint" }, "Image: ", words(String(source.url ?? "not shown").slice(0, 300)));
+  return note("Image: ", words(String(source.url ?? "not shown").slice(0, 300)));
 }
 
 /** A tool call with its arguments and, later, its result. */
@@ -128,7 +127,7 @@ export class ToolEntry extends Entry {
   #arguments = "";
   #shown = h("div");
   #result = h("div");
-  #state = h("span", { class: "tag warn" }, "running");
+  #state = tag("running", "warn");
   #name = h("code");
   #asked = h("div", { class: "asked" });
   #details = h("details");
@@ -137,9 +136,9 @@ export class ToolEntry extends Entry {
   constructor(callId) {
     super("tool", "Tool call");
     this.callId = callId;
-    replace(this.#details, h("summary", null, h("span", { class: "hint" }, "Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("p", { class: "part-label" }, "Arguments"), this.#shown, h("p", { class: "part-label" }, "Result"), this.#result));
+    replace(this.#details, h("summary", null, hint("Tool "), this.#name, " ", this.#state), h("div", { class: "tool-parts" }, h("p", { class: "part-label" }, "Arguments"), this.#shown, h("p", { class: "part-label" }, "Result"), this.#result));
     replace(this.body, this.#details, this.#asked);
-    replace(this.#result, h("p", { class: "hint" }, "Not there yet."));
+    replace(this.#result, note("Not there yet."));
   }
 
   /** @param {{name?: string | null, arguments?: string | null}} call @param {boolean} whole */
@@ -156,7 +155,7 @@ export class ToolEntry extends Entry {
     const failed = result.status === "error" || result.is_err;
     this.#mark(failed ? "failed" : "done", failed ? "bad" : "good");
     const text = typeof result.tool_return === "string" ? result.tool_return : JSON.stringify(result.tool_return, null, 2);
-    replace(this.#result, longText(text ?? "", { label: "Result" }), stream("Output", result.stdout), stream("Errors", failed ? [] : result.stderr));
+    replace(this.#result, longText(text ?? "", { label: "Result" }), printed("Output", result.stdout), printed("Errors", failed ? [] : result.stderr));
     replace(this.#asked);
     this.complete = true;
   }
@@ -177,7 +176,7 @@ export class ToolEntry extends Entry {
         for (const each of this.#asked.querySelectorAll("button")) each.disabled = false;
       }
     };
-    replace(this.#asked, h("p", null, "May the agent call ", h("code", null, words(this.toolName)), " with these arguments?"), h("div", { class: "row" }, h("button", { type: "button", class: "primary", on: { click: () => void send(true) } }, "Approve"), h("button", { type: "button", class: "danger", on: { click: () => void send(false) } }, "Deny"), reason));
+    replace(this.#asked, h("p", null, "May the agent call ", code(this.toolName), " with these arguments?"), side(button("Approve", () => void send(true), "primary"), button("Deny", () => void send(false), "danger"), reason));
   }
 
   /** The call waits no longer, and its result is not known here. */
@@ -197,27 +196,12 @@ export class ToolEntry extends Entry {
   #draw() {
     clearTimeout(this.timer);
     this.timer = 0;
-    replace(this.#shown, longText(pretty(this.#arguments), { label: "Arguments" }));
+    replace(this.#shown, longText(prettyJson(this.#arguments), { label: "Arguments" }));
   }
 
   /** @param {string} text @param {string} tone */
   #mark(text, tone) {
     this.#state.className = `tag ${tone}`;
     replace(this.#state, text);
-  }
-}
-
-/** @param {string} label @param {unknown} lines */
-function stream(label, lines) {
-  const text = Array.isArray(lines) ? lines.join("\n") : String(lines ?? "");
-  return text.trim() ? [h("p", { class: "part-label" }, label), longText(text, { label })] : null;
-}
-
-/** @param {string} text */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text; // not whole yet, or broken by the model
   }
 }

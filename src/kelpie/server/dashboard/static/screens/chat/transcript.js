@@ -1,11 +1,7 @@
 // <kelpie-transcript>: what was said in a conversation. It takes stored messages and frames of a stream in any order and
 // shows each thing once. It keeps a bounded number of entries: older ones come back from the server.
 
-import { element, h, replace } from "../../core/dom.js";
-import { cost, count, duration, tokens } from "../../core/format.js";
-import { failure } from "../../core/notice.js";
-import { link } from "../../core/router.js";
-import { reasonText } from "../../core/stop_reasons.js";
+import { cost, count, duration, element, failure, h, linkTo, reasonText, replace, tokens } from "../../core/index.js";
 import { Entry, TextEntry, ToolEntry } from "./entries.js";
 
 const ENTRIES_MAX = 400;
@@ -199,7 +195,7 @@ export class Transcript extends HTMLElement {
   #usage(usage) {
     const facts = [tokens(usage.total_tokens), cost(usage.kelpie_cost_usd), count(usage.step_count, "step")];
     if (this.startedAt) facts.push(duration(performance.now() - this.startedAt));
-    this.note("usage", h("p", { class: "hint usage" }, `${facts.join(", ")}. `, this.runId && h("a", { href: link(["runs", this.runId]) }, "Show the run")));
+    this.note("usage", h("p", { class: "hint usage" }, `${facts.join(", ")}. `, this.runId && linkTo(["runs", this.runId], "Show the run")));
   }
 
   startedAt = 0;

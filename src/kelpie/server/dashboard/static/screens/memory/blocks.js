@@ -1,16 +1,10 @@
 // Memory blocks of an agent: their text, who changed it and when, what changed, and going back.
 
-import { ApiError, get, patch, post } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
-import { diffView } from "../../core/diff.js";
-import { freshId, h, replace, words } from "../../core/dom.js";
-import { count, number, shortened, shortId } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { empty, say } from "../../core/notice.js";
-import { action, agentLink, card, factList, pagesOf } from "../../core/parts.js";
-import { keep, link } from "../../core/router.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import {
+  action, agentLink, ApiError, ask, card, code, confirm, count, diffView, empty, factList, get, h, hint, keep,
+  labelled, linkTo, longText, note, number, pagedTable, pagesOf, partHead, patch, post, replace, say, shortened,
+  shortId, side, tag, time, words,
+} from "../../core/index.js";
 
 /** @typedef {import("../../core/screen.js").Screen} Screen */
 /** @typedef {import("../memory.js").Agent} Agent */
@@ -20,7 +14,7 @@ const CHOICES = 200;
 
 /** @param {Screen} screen @param {Agent} agent @param {Element} place */
 export async function blockList(screen, agent, place) {
-  const blocks = await get(`v1/agents/${agent.id}/core-memory/blocks`, { limit: 200 }, screen.signal);
+  const blocks = await screen.get(`v1/agents/${agent.id}/core-memory/blocks`, { limit: 200 });
   const again = () => blockList(screen, agent, place);
   const create = action(place, "New block", async () => {
     const made = await ask(
@@ -45,18 +39,18 @@ export async function blockList(screen, agent, place) {
     h(
       "section",
       { class: "card" },
-      h("div", { class: "head" }, h("h2", null, h("a", { href: link(["memory", agent.id, "blocks", block.id]) }, words(block.label))), h("div", { class: "row" }, block.read_only && h("span", { class: "tag" }, "read only"), h("span", { class: "hint" }, sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { label: `Edit block ${block.label}` }))),
-      block.description && h("p", { class: "hint" }, words(shortened(block.description, 400))),
+      h("div", { class: "head" }, h("h2", null, linkTo(["memory", agent.id, "blocks", block.id], words(block.label))), side(block.read_only && tag("read only"), hint(sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { label: `Edit block ${block.label}` }))),
+      block.description && note(words(shortened(block.description, 400))),
       longText(block.value, { label: `Block ${block.label}`, shown: 4000 }),
     ),
   );
-  replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "The agent sees these texts in every prompt and may change them."), create), shown.length ? shown : empty("This agent has no memory blocks.", h("p", null, "Create one to give it something to remember in every turn.")));
+  replace(place, partHead("The agent sees these texts in every prompt and may change them.", create), shown.length ? shown : empty("This agent has no memory blocks.", "Create one to give it something to remember in every turn."));
 }
 
 /** @param {Screen} screen @param {Agent} agent @param {Element} place @param {string} id */
 export async function blockPage(screen, agent, place, id) {
-  const [block, agents] = await Promise.all([get(`v1/blocks/${id}`, {}, screen.signal), get(`v1/blocks/${id}/agents`, { limit: 20, include: "agent.tags" }, screen.signal)]);
-  const versions = await get(`v1/blocks/${id}/history`, { limit: CHOICES }, screen.signal);
+  const [block, agents] = await Promise.all([screen.get(`v1/blocks/${id}`), screen.get(`v1/blocks/${id}/agents`, { limit: 20, include: "agent.tags" })]);
+  const versions = await screen.get(`v1/blocks/${id}/history`, { limit: CHOICES });
   const newest = versions[0]?.version ?? null;
   const again = () => blockPage(screen, agent, place, id);
   /** @param {number} version */
@@ -66,39 +60,34 @@ export async function blockPage(screen, agent, place, id) {
     say(`Restored version ${number(version)}`);
     await again();
   };
-  const table = pagedTable({
+  const table = pagedTable(screen, {
     label: "Versions",
-    signal: screen.signal,
     columns: [
-      { label: "Version", class: "short", cell: (/** @type {any} */ row) => `Version ${number(row.version)}` },
-      { label: "When", class: "short", cell: (row) => (row.damaged ? h("span", { class: "tag bad" }, "damaged") : time(row.created_at)) },
-      { label: "By", cell: authorOf },
-      { label: "Size", class: "num", cell: (row) => count(row.chars, "character") },
-      { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, row.version > 1 && action(place, "What changed", async () => { await compare(row.version - 1, row.version); shown.scrollIntoView({ block: "nearest" }); }, { label: `What changed in version ${row.version}` }), row.version !== newest && !row.damaged && action(place, "Restore", () => restore(row.version), { label: `Restore version ${row.version}` })) },
+      ["Version", (row) => `Version ${number(row.version)}`, "short"],
+      ["When", (row) => (row.damaged ? tag("damaged", "bad") : time(row.created_at)), "short"],
+      ["By", authorOf],
+      ["Size", (row) => count(row.chars, "character"), "num"],
+      ["Actions", (row) => side(row.version > 1 && action(place, "What changed", async () => { await compare(row.version - 1, row.version); shown.scrollIntoView({ block: "nearest" }); }, { label: `What changed in version ${row.version}` }), row.version !== newest && !row.damaged && action(place, "Restore", () => restore(row.version), { label: `Restore version ${row.version}` })), "actions"],
     ],
-    load: pagesOf(`v1/blocks/${id}/history`, {}, VERSIONS, "version", "before"),
+    load: pagesOf(`v1/blocks/${id}/history`, {}, { limit: VERSIONS, key: "version", cursor: "before" }),
   });
   const shown = h("div");
-  const choice = (/** @type {string} */ label, /** @type {() => void} */ changed) => {
-    const field = freshId("version");
-    const select = h("select", { id: field, on: { change: changed } }, versions.map((/** @type {any} */ each) => h("option", { value: each.version }, `Version ${number(each.version)}`)));
-    return { select, node: h("div", { class: "field" }, h("label", { for: field }, label), select) };
-  };
-  const chosen = () => void screen.attempt(() => compare(Number(from.select.value), Number(to.select.value)));
-  const [from, to] = [choice("From", chosen), choice("To", chosen)];
+  const select = (/** @type {() => void} */ changed) => h("select", { on: { change: changed } }, versions.map((/** @type {any} */ each) => h("option", { value: each.version }, `Version ${number(each.version)}`)));
+  const chosen = () => void screen.attempt(() => compare(Number(from.value), Number(to.value)));
+  const [from, to] = [select(chosen), select(chosen)];
   /** @param {number} before @param {number} after */
   const compare = async (before, after) => {
-    [from.select.value, to.select.value] = [String(before), String(after)];
+    [from.value, to.value] = [String(before), String(after)];
     keep({ from: before, to: after });
-    const [old, now] = await Promise.all([before, after].map((version) => get(`v1/blocks/${id}/history/${version}`, {}, screen.signal)));
+    const [old, now] = await Promise.all([before, after].map((version) => screen.get(`v1/blocks/${id}/history/${version}`)));
     replace(shown, diffView(String(old.value ?? ""), String(now.value ?? "")));
   };
   replace(
     place,
-    h("div", { class: "head" }, h("h2", null, "Block ", words(block.label)), h("div", { class: "row" }, h("span", { class: "hint" }, sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { class: "primary" }))),
-    h("section", { class: "card" }, longText(block.value, { label: `Block ${block.label}` }), factList([["Id", h("code", null, block.id)], ["Description", words(block.description ?? "none")], ["Attached to", agents.map((/** @type {any} */ each) => [agentLink(each.id, "memory", each.name), " "])], ["Read only", block.read_only ? "yes: the agent cannot change it" : "no"]])),
+    h("div", { class: "head" }, h("h2", null, "Block ", words(block.label)), side(hint(sizeOf(block)), action(place, "Edit", async () => (await editBlock(block)) && (await again()), { class: "primary" }))),
+    h("section", { class: "card" }, longText(block.value, { label: `Block ${block.label}` }), factList([["Id", code(block.id)], ["Description", words(block.description ?? "none")], ["Attached to", agents.map((/** @type {any} */ each) => [agentLink(each.id, "memory", each.name), " "])], ["Read only", block.read_only ? "yes: the agent cannot change it" : "no"]])),
     card("Versions", table.node),
-    versions.length > 1 && card("Difference", h("div", { class: "filters" }, from.node, to.node), shown),
+    versions.length > 1 && card("Difference", h("div", { class: "filters" }, labelled("From", from), labelled("To", to)), shown),
   );
   await table.reload();
   if (versions.length > 1) await compare(Number(screen.route.query.get("from")) || newest - 1, Number(screen.route.query.get("to")) || newest);
@@ -131,5 +120,5 @@ const sizeOf = (block) => `${number(String(block.value ?? "").length)} of ${numb
 /** @param {any} row */
 function authorOf(row) {
   const who = row.author?.type === "agent" && row.author.id ? ["agent ", agentLink(row.author.id, "memory")] : [row.author?.type ?? "unknown", " ", row.author?.id && h("code", { title: row.author.id }, shortId(row.author.id))];
-  return h("span", null, who, row.tool && [", tool ", h("code", null, words(row.tool))], row.run_id && [", ", h("a", { href: link(["runs", row.run_id]) }, "run")], row.restores && `, restores version ${number(row.restores)}`);
+  return h("span", null, who, row.tool && [", tool ", code(row.tool)], row.run_id && [", ", linkTo(["runs", row.run_id], "run")], row.restores && `, restores version ${number(row.restores)}`);
 }

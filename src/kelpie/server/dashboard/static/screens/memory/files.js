@@ -1,17 +1,10 @@
 // Folders and files of an agent.
 
-import { get, patch, post, remove } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
-import { h, replace, words } from "../../core/dom.js";
-import { bytes, count } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { empty, say } from "../../core/notice.js";
-import { action, card, pagesOf } from "../../core/parts.js";
-import { stateTag } from "../../core/stop_reasons.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import {
+  action, ask, bytes, card, confirm, count, deleteButton, empty, h, hint, longText, note, pagedTable, pagesOf,
+  partHead, patch, post, replace, say, side, stateTag, time, words,
+} from "../../core/index.js";
 
-const PAGE = 50;
 const FOLDERS = 50;
 const UPLOAD_MS = 300_000;
 
@@ -34,11 +27,11 @@ export async function filesPart(screen, agent, place) {
  * @param {(made: {node: HTMLElement, reload: () => Promise<void>}[]) => void} made
  */
 async function showFolders(screen, agent, place, made) {
-  const attached = await get(`v1/agents/${agent.id}/folders`, { limit: FOLDERS }, screen.signal);
-  const opened = await get(`v1/agents/${agent.id}/files`, { limit: 100, is_open: true }, screen.signal);
+  const attached = await screen.get(`v1/agents/${agent.id}/folders`, { limit: FOLDERS });
+  const opened = await screen.get(`v1/agents/${agent.id}/files`, { limit: 100, is_open: true });
   const again = () => showFolders(screen, agent, place, made);
   const attach = async () => {
-    const known = await get("v1/folders/", { limit: 200 }, screen.signal);
+    const known = await screen.get("v1/folders/", { limit: 200 });
     const mine = new Set(attached.map((/** @type {any} */ each) => each.id));
     const offered = known.filter((/** @type {any} */ each) => !mine.has(each.id)).map((/** @type {any} */ each) => ({ value: each.id, label: each.name }));
     const done = await ask(
@@ -63,29 +56,26 @@ async function showFolders(screen, agent, place, made) {
   made(shown);
   replace(
     place,
-    h("div", { class: "head" }, h("p", { class: "hint" }, "The agent can open and search the files of its folders."), action(place, "Attach folder", attach)),
-    attached.length ? shown.map((/** @type {any} */ each) => each.node) : empty("This agent has no folders.", h("p", null, "Attach a folder, then upload files to it.")),
-    opened.files.length > 0 && card("Open files", opened.files.map((/** @type {any} */ file) => h("details", null, h("summary", null, words(file.file_name), " ", h("span", { class: "hint" }, file.start_line ? `from line ${file.start_line}` : "")), longText(file.visible_content ?? "", { label: file.file_name }), h("div", { class: "row" }, action(place, "Close", async () => { await patch(`v1/agents/${agent.id}/files/${file.file_id}/close`); await again(); }))))),
+    partHead("The agent can open and search the files of its folders.", action(place, "Attach folder", attach)),
+    attached.length ? shown.map((/** @type {any} */ each) => each.node) : empty("This agent has no folders.", "Attach a folder, then upload files to it."),
+    opened.files.length > 0 && card("Open files", opened.files.map((/** @type {any} */ file) => h("details", null, h("summary", null, words(file.file_name), " ", hint(file.start_line ? `from line ${file.start_line}` : "")), longText(file.visible_content ?? "", { label: file.file_name }), side(action(place, "Close", async () => { await patch(`v1/agents/${agent.id}/files/${file.file_id}/close`); await again(); }))))),
   );
   await Promise.all(shown.map((/** @type {any} */ each) => each.reload()));
 }
 
 /** @param {Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place @param {any} folder @param {() => Promise<void>} again */
 function folderCard(screen, agent, place, folder, again) {
-  const table = pagedTable({
+  const table = pagedTable(screen, {
     label: `Files in ${folder.name}`,
-    signal: screen.signal,
     columns: [
-      { label: "File", class: "text", cell: (/** @type {any} */ row) => words(row.file_name) },
-      { label: "State", cell: (row) => [stateTag(row.processing_status === "completed" ? "completed" : row.processing_status === "error" ? "failed" : "running"), row.error_message && [" ", words(String(row.error_message).slice(0, 300))]] },
-      { label: "Size", class: "num", cell: (row) => bytes(row.file_size) },
-      { label: "Passages", class: "num", cell: (row) => count(row.total_chunks, "passage") },
-      { label: "Added", class: "short", cell: (row) => time(row.created_at) },
-      { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), action(place, "Delete", async () => {
-        if (await confirm("Delete file", h("span", null, "This deletes ", words(row.file_name), " for all agents. It cannot be undone."), "Delete file", () => remove(`v1/folders/${folder.id}/${row.id}`))) await table.reload();
-      }, { class: "danger", label: `Delete ${row.file_name}` })) },
+      ["File", (row) => words(row.file_name), "text"],
+      ["State", (row) => [stateTag(row.processing_status === "completed" ? "completed" : row.processing_status === "error" ? "failed" : "running"), row.error_message && [" ", words(String(row.error_message).slice(0, 300))]]],
+      ["Size", (row) => bytes(row.file_size), "num"],
+      ["Passages", (row) => count(row.total_chunks, "passage"), "num"],
+      ["Added", (row) => time(row.created_at), "short"],
+      ["Actions", (row) => side(action(place, "Open", async () => { await patch(`v1/agents/${agent.id}/files/${row.id}/open`); say(`Opened ${row.file_name}`); await again(); }, { label: `Open ${row.file_name}` }), deleteButton(place, "file", ["This deletes ", words(row.file_name), " for all agents."], `v1/folders/${folder.id}/${row.id}`, async () => { await table.reload(); }, { label: `Delete ${row.file_name}` })), "actions"],
     ],
-    load: pagesOf(`v1/folders/${folder.id}/files`, {}, PAGE),
+    load: pagesOf(`v1/folders/${folder.id}/files`),
   });
   const upload = async () => {
     const made = await ask("Upload file", [{ name: "file", label: "File", kind: "file", required: true }], "Upload file", (values) => {
@@ -102,6 +92,6 @@ function folderCard(screen, agent, place, folder, again) {
     say(`Detached ${folder.name}`);
     await again();
   };
-  const node = card(["Folder ", words(folder.name)], folder.description && h("p", { class: "hint" }, words(folder.description)), h("div", { class: "row" }, action(place, "Upload file", upload), action(place, "Detach", detach)), table.node);
+  const node = card(["Folder ", words(folder.name)], folder.description && note(words(folder.description)), side(action(place, "Upload file", upload), action(place, "Detach", detach)), table.node);
   return { node, reload: table.reload };
 }

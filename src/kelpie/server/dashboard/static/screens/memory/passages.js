@@ -1,21 +1,13 @@
 // Passages: the archive of an agent, in which it searches.
 
-import { post, remove } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
-import { h, replace } from "../../core/dom.js";
-import { longText } from "../../core/long_text.js";
-import { empty, say } from "../../core/notice.js";
-import { action, pagesOf, tagList } from "../../core/parts.js";
-import { keep } from "../../core/router.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import { action, ask, deleteButton, empty, h, keep, listOfWords, longText, pagedTable, pagesOf, post, replace, say, tagList, time } from "../../core/index.js";
 
 const PAGE = 30;
 
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function passagesPart(screen, agent, place) {
   const base = `v1/agents/${agent.id}/archival-memory`;
-  let contains = screen.route.query.get("contains") ?? "";
+  let contains = screen.asked("contains");
   const add = async () => {
     const made = await ask(
       "New passage",
@@ -24,27 +16,22 @@ export async function passagesPart(screen, agent, place) {
         { name: "tags", label: "Tags", hint: "Separated by commas." },
       ],
       "Add passage",
-      (values) => post(base, { text: values.text, tags: String(values.tags).split(",").map((each) => each.trim()).filter(Boolean) }),
+      (values) => post(base, { text: values.text, tags: listOfWords(values.tags) }),
     );
     if (!made) return;
     say("Added a passage");
     await table.restart();
   };
-  const table = pagedTable({
+  const table = pagedTable(screen, {
     label: "Passages",
-    signal: screen.signal,
     columns: [
-      { label: "Text", class: "wide", cell: (/** @type {any} */ row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }) },
-      { label: "Tags", cell: (row) => tagList(row.tags) },
-      { label: "Added", class: "short", cell: (row) => time(row.created_at) },
-      { label: "Actions", class: "actions", cell: (row) => action(place, "Delete", async () => {
-        if (!(await confirm("Delete passage", "The agent will not find it again. It cannot be undone.", "Delete passage", () => remove(`${base}/${row.id}`)))) return;
-        say("Deleted the passage");
-        await table.reload();
-      }, { class: "danger" }) },
+      ["Text", (row) => longText(row.text, { shown: 400, label: `Passage ${String(row.id).slice(-12)}` }), "wide"],
+      ["Tags", (row) => tagList(row.tags)],
+      ["Added", (row) => time(row.created_at), "short"],
+      ["Actions", (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }), "actions"],
     ],
-    none: empty("No passages here.", h("p", null, "An agent stores passages with its tool archival_memory_insert; you can add some as well.")),
-    load: (after, signal) => pagesOf(base, { ascending: false, search: contains }, PAGE)(after, signal),
+    none: empty("No passages here.", "An agent stores passages with its tool archival_memory_insert; you can add some as well."),
+    load: pagesOf(base, () => ({ ascending: false, search: contains }), { limit: PAGE }),
   });
   const search = h("input", { type: "search", value: contains, placeholder: "Only passages that contain", "aria-label": "Only passages that contain", on: { change: () => {
     contains = search.value.trim();

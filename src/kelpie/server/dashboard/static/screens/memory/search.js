@@ -1,12 +1,9 @@
 // One search in passages, messages and facts of an agent, with the reason of every match.
 
-import { post } from "../../core/api.js";
-import { freshId, h, replace, words } from "../../core/dom.js";
-import { count } from "../../core/format.js";
-import { empty, failure } from "../../core/notice.js";
-import { card, tagList } from "../../core/parts.js";
-import { keep, link } from "../../core/router.js";
-import { time } from "../../core/time.js";
+import {
+  card, chatPath, choice, count, empty, failure, h, hint, keep, labelled, link, note, post, replace, side, tag,
+  tagList, time, words,
+} from "../../core/index.js";
 
 const FOUND = 10;
 const CHARS = 600;
@@ -19,16 +16,13 @@ const MODES = [["hybrid", "Words and meaning"], ["fts", "Words only"], ["vector"
 
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function searchPart(screen, agent, place) {
-  const asked = { query: screen.route.query.get("query") ?? "", mode: screen.route.query.get("mode") ?? "hybrid" };
-  const [queryId, modeId] = [freshId("query"), freshId("mode")];
-  const query = h("input", { id: queryId, type: "search", value: asked.query, required: true });
-  const mode = h("select", { id: modeId }, MODES.map(([value, label]) => h("option", { value, selected: value === asked.mode }, label)));
+  const asked = { query: screen.asked("query"), mode: screen.route.query.get("mode") ?? "hybrid" };
+  const query = h("input", { type: "search", value: asked.query, required: true });
   const found = h("div", { class: "screen", "aria-live": "polite" });
   let latest = 0;
   const search = async () => {
     const mine = (latest += 1);
     asked.query = query.value.trim();
-    asked.mode = mode.value;
     keep(asked);
     if (!asked.query) return;
     found.setAttribute("aria-busy", "true");
@@ -40,17 +34,17 @@ export async function searchPart(screen, agent, place) {
   };
   replace(
     place,
-    h("form", { class: "filters", role: "search", on: { submit: (/** @type {SubmitEvent} */ event) => { event.preventDefault(); void screen.attempt(search); } } }, h("div", { class: "field wide" }, h("label", { for: queryId }, "Search the memory for"), query), h("div", { class: "field" }, h("label", { for: modeId }, "By"), mode), h("button", { type: "submit", class: "primary" }, "Search")),
+    h("form", { class: "filters", role: "search", on: { submit: (/** @type {SubmitEvent} */ event) => { event.preventDefault(); void screen.attempt(search); } } }, labelled("Search the memory for", query, "wide"), choice("By", MODES, asked.mode, (mode) => (asked.mode = mode)), h("button", { type: "submit", class: "primary" }, "Search")),
     found,
   );
   if (asked.query) await search();
-  else replace(found, empty("Search as the agent does.", h("p", null, "Each match says why it was found: the same words, a similar meaning, a date, or a neighbour that matched.")));
+  else replace(found, empty("Search as the agent does.", "Each match says why it was found: the same words, a similar meaning, a date, or a neighbour that matched."));
 }
 
-/** @param {Match[]} matches @param {string} note */
-function listOf(matches, note) {
-  const rows = matches.map((each) => h("li", { class: "match" }, h("div", { class: "row" }, (each.matched ?? []).map((why) => h("span", { class: "tag good" }, REASONS[why] ?? why)), h("span", { class: "hint" }, each.ranks), tagList(each.tags), each.at && time(each.at), each.address && h("a", { href: each.address }, "Open")), words(each.text.length > CHARS ? `${each.text.slice(0, CHARS)}…` : each.text)));
-  return [note && h("p", { class: "hint" }, words(note)), rows.length ? [h("p", { class: "hint" }, count(rows.length, "match", "matches")), h("ol", { class: "matches" }, rows)] : h("p", { class: "hint" }, "Nothing matches.")];
+/** @param {Match[]} matches @param {string} lacking */
+function listOf(matches, lacking) {
+  const rows = matches.map((each) => h("li", { class: "match" }, side((each.matched ?? []).map((why) => tag(REASONS[why] ?? why, "good")), hint(each.ranks), tagList(each.tags), each.at && time(each.at), each.address && h("a", { href: each.address }, "Open")), words(each.text.length > CHARS ? `${each.text.slice(0, CHARS)}…` : each.text)));
+  return [lacking && note(words(lacking)), rows.length ? [note(count(rows.length, "match", "matches")), h("ol", { class: "matches" }, rows)] : note("Nothing matches.")];
 }
 
 /** @typedef {{query: string, mode: string}} Asked */
@@ -65,7 +59,7 @@ async function passages(id, asked, signal) {
 /** @param {string} id @param {Asked} asked @param {AbortSignal} signal */
 async function messages(id, asked, signal) {
   const rows = await post("v1/messages/search", { agent_id: id, query: asked.query, search_mode: asked.mode, limit: FOUND }, { signal });
-  const matches = rows.map((/** @type {any} */ each) => ({ text: `${String(each.message_type).replace("_message", "")}: ${each.content ?? ""}`, matched: each.matched, ranks: null, at: each.created_at, address: link(each.conversation_id && each.conversation_id !== "default" ? ["chat", id, each.conversation_id] : ["chat", id]) }));
+  const matches = rows.map((/** @type {any} */ each) => ({ text: `${String(each.message_type).replace("_message", "")}: ${each.content ?? ""}`, matched: each.matched, ranks: null, at: each.created_at, address: link(chatPath(id, each.conversation_id)) }));
   return { matches, note: "" };
 }
 

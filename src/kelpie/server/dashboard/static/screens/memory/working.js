@@ -1,15 +1,10 @@
 // Working memory: values under keys, with versions and expiry.
 
-import { put, remove } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
-import { h, replace, words } from "../../core/dom.js";
-import { number, shortened } from "../../core/format.js";
-import { empty, say } from "../../core/notice.js";
-import { action, pagesOf, parsedJson } from "../../core/parts.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import {
+  action, ask, code, deleteButton, empty, number, pagedTable, pagesOf, parsedJson, partHead, put, replace, say,
+  shortened, side, time, words,
+} from "../../core/index.js";
 
-const PAGE = 50;
 
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function workingPart(screen, agent, place) {
@@ -30,23 +25,19 @@ export async function workingPart(screen, agent, place) {
     say(entry ? `Changed ${entry.key}` : `Created ${done.key}`);
     await table.reload();
   };
-  const table = pagedTable({
+  const table = pagedTable(screen, {
     label: "Working memory",
-    signal: screen.signal,
     columns: [
-      { label: "Key", cell: (/** @type {any} */ row) => h("code", null, words(row.key)) },
-      { label: "Value", class: "text", cell: (row) => words(shortened(JSON.stringify(row.value), 300)) },
-      { label: "Version", class: "num", cell: (row) => number(row.version) },
-      { label: "Changed", class: "short", cell: (row) => time(row.updated_at) },
-      { label: "Expires", class: "short", cell: (row) => (row.expires_at ? time(row.expires_at) : "never") },
-      { label: "Actions", class: "actions", cell: (row) => h("div", { class: "row" }, action(place, "Change", () => set(row), { label: `Change ${row.key}` }), action(place, "Delete", async () => {
-        if (await confirm("Delete entry", h("span", null, "This deletes ", words(row.key), ". It cannot be undone."), "Delete entry", () => remove(`${base}/${encodeURIComponent(row.key)}`, { query: { if_version: row.version } }))) await table.reload();
-      }, { class: "danger", label: `Delete ${row.key}` })) },
+      ["Key", (row) => code(row.key)],
+      ["Value", (row) => words(shortened(JSON.stringify(row.value), 300)), "text"],
+      ["Version", (row) => number(row.version), "num"],
+      ["Changed", (row) => time(row.updated_at), "short"],
+      ["Expires", (row) => (row.expires_at ? time(row.expires_at) : "never"), "short"],
+      ["Actions", (row) => side(action(place, "Change", () => set(row), { label: `Change ${row.key}` }), deleteButton(place, "entry", ["This deletes ", words(row.key), "."], `${base}/${encodeURIComponent(row.key)}`, async () => { await table.reload(); }, { label: `Delete ${row.key}`, query: { if_version: row.version } })), "actions"],
     ],
-    none: empty("The working memory is empty.", h("p", null, "Tools and clients keep values here between turns: counters, lists, state of a task.")),
-    load: pagesOf(base, {}, PAGE, "key"),
+    none: empty("The working memory is empty.", "Tools and clients keep values here between turns: counters, lists, state of a task."),
+    load: pagesOf(base, {}, { key: "key" }),
   });
-  replace(place, h("div", { class: "head" }, h("p", { class: "hint" }, "Values under keys. They are not part of the prompt; tools read and write them."), action(place, "New entry", () => set())), table.node);
-  screen.onReturn(() => table.reload());
+  replace(place, partHead("Values under keys. They are not part of the prompt; tools read and write them.", action(place, "New entry", () => set())), table.node);
   await table.reload();
 }

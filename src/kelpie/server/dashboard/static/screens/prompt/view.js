@@ -1,12 +1,10 @@
 // A prompt as a person reads it: where the tokens go, every part in the order the model read them, what compaction took
 // away, and the difference to another prompt.
 
-import { get } from "../../core/api.js";
-import { partsBar } from "../../core/chart.js";
-import { diffView } from "../../core/diff.js";
-import { h, replace, visible, words } from "../../core/dom.js";
-import { count, moment, number, shortened, tokens } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
+import {
+  card, count, diffView, get, h, hint, longText, moment, note, number, partsBar, replace, shortened, tag, tokens,
+  visible, words,
+} from "../../core/index.js";
 
 /** @typedef {{kind: string, label: string, tokens: number, text: string}} Part */
 /** @typedef {{parts: Part[], options: {[name: string]: unknown}, left_out: number, context_window: number | null, prompt_tokens: number | null, why_not: string | null, agent_id: string, model: string | null}} Prompt */
@@ -30,9 +28,9 @@ export function promptView(prompt) {
   return h(
     "div",
     { class: "screen" },
-    h("section", { class: "card" }, h("h2", null, "Where the tokens go"), h("p", { class: "hint" }, `About ${tokens(sum)} of a window of ${tokens(prompt.context_window)}.${counted}`), partsBar(bars, { unit: "tokens", whole: prompt.context_window, wholeLabel: "free" })),
-    h("section", { class: "card" }, h("h2", null, `All ${number(prompt.parts.length)} parts, in the order the model reads them`), prompt.left_out > 0 && h("p", { class: "hint" }, `${count(prompt.left_out, "more part")} are not shown.`), h("div", { class: "parts" }, prompt.parts.map((each) => partView(each, sum)))),
-    h("section", { class: "card" }, h("h2", null, "Settings of the call"), longText(JSON.stringify(prompt.options, null, 2), { label: "Settings" })),
+    card("Where the tokens go", note(`About ${tokens(sum)} of a window of ${tokens(prompt.context_window)}.${counted}`), partsBar(bars, { unit: "tokens", whole: prompt.context_window, wholeLabel: "free" })),
+    card(`All ${number(prompt.parts.length)} parts, in the order the model reads them`, prompt.left_out > 0 && note(`${count(prompt.left_out, "more part")} are not shown.`), h("div", { class: "parts" }, prompt.parts.map((each) => partView(each, sum)))),
+    card("Settings of the call", longText(JSON.stringify(prompt.options, null, 2), { label: "Settings" })),
   );
 }
 
@@ -44,7 +42,7 @@ function partView(part, sum) {
   const body = h("div");
   const details = h("details", { on: { toggle: () => {
     if (details.open && !body.firstChild) replace(body, longText(part.text, { label: part.label }));
-  } } }, h("summary", { class: "part" }, h("span", { class: `tag kind-${part.kind}` }, KINDS[part.kind] ?? part.kind), h("span", { class: "part-name" }, words(part.label), " ", h("span", { class: "hint" }, words(part.text.slice(0, 90).replace(/\s+/g, " ")))), bar, h("span", { class: "num" }, tokens(part.tokens))), body);
+  } } }, h("summary", { class: "part" }, h("span", { class: `tag kind-${part.kind}` }, KINDS[part.kind] ?? part.kind), h("span", { class: "part-name" }, words(part.label), " ", hint(words(part.text.slice(0, 90).replace(/\s+/g, " ")))), bar, h("span", { class: "num" }, tokens(part.tokens))), body);
   return details;
 }
 
@@ -56,7 +54,7 @@ export function promptText(prompt) {
 /** @param {Prompt} before @param {Prompt} after @param {string} caption */
 export function comparison(before, after, caption) {
   const missing = before.why_not ?? after.why_not;
-  return h("section", { class: "card" }, h("h2", null, caption), missing ? h("p", { class: "hint" }, missing) : diffView(promptText(before), promptText(after)));
+  return card(caption, missing ? note(missing) : diffView(promptText(before), promptText(after)));
 }
 
 /**
@@ -68,7 +66,7 @@ export function comparison(before, after, caption) {
  */
 export async function compaction(prompt, conversation, until, signal) {
   const summary = prompt.parts.find((each) => each.kind === "summary");
-  if (!summary) return h("section", { class: "card" }, h("h2", null, "Compaction"), h("p", { class: "hint" }, "Nothing was removed: this prompt has the whole conversation."));
+  if (!summary) return card("Compaction", note("Nothing was removed: this prompt has the whole conversation."));
   const path = conversation ? `v1/conversations/${conversation}/messages` : `v1/agents/${prompt.agent_id}/messages`;
   const found = await get(path, { limit: REMOVED_LOOKED_AT, order: "desc", conversation_id: conversation ? null : "default" }, signal);
   const shown = prompt.parts.filter((each) => each !== summary).map((each) => each.text).join("\n");
@@ -77,13 +75,10 @@ export async function compaction(prompt, conversation, until, signal) {
     return text && (!until || each.date <= until) && each.message_type !== "system_message" && !shown.includes(text.slice(0, FOUND_BY_CHARS)) && !shown.includes(JSON.stringify(text.slice(0, FOUND_BY_CHARS)).slice(1, -1));
   });
   const figures = statsOf(summary.text);
-  return h(
-    "section",
-    { class: "card" },
-    h("h2", null, "Compaction"),
+  return card("Compaction",
     figures && h("p", null, `The last compaction went from ${tokens(figures.context_tokens_before)} to ${tokens(figures.context_tokens_after)}, and from ${count(figures.messages_count_before, "message")} to ${number(figures.messages_count_after)}.`),
-    h("p", { class: "hint" }, `${count(removed.length, "message")} of the last ${number(found.length)} are no longer in the prompt. The agent can still find them by searching.`),
-    h("ul", { class: "plain removed" }, removed.slice(-100).map((/** @type {any} */ each) => h("li", null, h("span", { class: "tag" }, each.message_type.replace("_message", "").replace("_", " ")), " ", h("span", { class: "hint" }, moment(each.date)), " ", words(shortened(textOf(each), 200))))),
+    note(`${count(removed.length, "message")} of the last ${number(found.length)} are no longer in the prompt. The agent can still find them by searching.`),
+    h("ul", { class: "plain removed" }, removed.slice(-100).map((/** @type {any} */ each) => h("li", null, tag(each.message_type.replace("_message", "").replace("_", " ")), " ", hint(moment(each.date)), " ", words(shortened(textOf(each), 200))))),
   );
 }
 
