@@ -19,7 +19,7 @@ export class Entry {
   /** @type {string | null} */
   runId = null;
   complete = false;
-  timer = 0;
+  #timer = 0;
 
   /** @param {string} kind @param {string} who */
   constructor(kind, who) {
@@ -29,9 +29,19 @@ export class Entry {
     this.node = h("article", { class: `entry ${kind}`, "aria-label": who }, this.body, this.foot);
   }
 
+  /** Draws soon, once for all that comes until then. @param {() => void} draw */
+  later(draw) {
+    this.#timer ||= window.setTimeout(() => (this.drawn(), draw()), DRAW_MS);
+  }
+
+  drawn() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+  }
+
   /** Leaves the page; what was to be drawn is not. */
   discard() {
-    clearTimeout(this.timer);
+    this.drawn();
     this.node.remove();
   }
 
@@ -74,19 +84,12 @@ export class TextEntry extends Entry {
   /** @param {string} more */
   add(more) {
     this.#text += more;
-    if (!this.timer) {
-      this.timer = window.setTimeout(() => {
-        this.timer = 0;
-        if (this.#text.length > FORMATTED_CHARS_MAX) this.#drawEnd();
-        else this.#draw();
-      }, DRAW_MS);
-    }
+    this.later(() => (this.#text.length > FORMATTED_CHARS_MAX ? this.#drawEnd() : this.#draw()));
   }
 
   /** The whole text, once it is stored. @param {unknown} content */
   set(content) {
-    clearTimeout(this.timer);
-    this.timer = 0;
+    this.drawn();
     this.complete = true;
     if (typeof content === "string") {
       this.#text = content;
@@ -147,7 +150,7 @@ export class ToolEntry extends Entry {
     this.toolName = call.name || this.toolName || "";
     if (call.arguments) this.#arguments = whole ? call.arguments : this.#arguments + call.arguments;
     if (whole) this.#draw();
-    else if (!this.timer) this.timer = window.setTimeout(() => this.#draw(), DRAW_MS);
+    else this.later(() => this.#draw());
   }
 
   /** @param {any} result */
@@ -194,8 +197,7 @@ export class ToolEntry extends Entry {
   stored = false;
 
   #draw() {
-    clearTimeout(this.timer);
-    this.timer = 0;
+    this.drawn();
     replace(this.#shown, longText(prettyJson(this.#arguments), { label: "Arguments" }));
   }
 
