@@ -1,4 +1,5 @@
-"""The dashboard in a real browser against a live server. Each file has one server and one browser."""
+"""The dashboard in a real browser against a live server. All files share one browser, and those that count nothing one
+server; a file with `OWN_SERVER` has a fresh one."""
 
 import os
 import shutil
@@ -20,16 +21,27 @@ expect.set_options(timeout=WAIT_MS)
 SCREENSHOTS = "KELPIE_TEST_SCREENSHOTS"  # a folder that receives the screenshots of the tests
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def model() -> Iterator[WireModel]:
     """A model with a price that sees images; agents of most tests use the demo model instead."""
     with wire_model() as made:
         yield made
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
+@pytest.fixture(scope="package")
+def shared_server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("data"), **wires(model.url)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, model: WireModel) -> Iterator[Served]:
+    """The shared server; a fresh one for files that say `OWN_SERVER = True`, because they count what a server has."""
+    if not getattr(request.module, "OWN_SERVER", False):
+        yield request.getfixturevalue("shared_server")
+        return
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("data")
+    with served(folder, **wires(model.url)) as running:
         yield running
 
 
@@ -40,7 +52,7 @@ def api(server: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if shutil.which("chromium") is None:
         lacks("browser")

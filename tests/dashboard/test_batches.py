@@ -24,7 +24,7 @@ def test_a_batch_is_started_and_shows_the_outcome_of_each_item(
     api: httpx.Client, watched: Watched, screenshot: Callable[[Page, str], Path]
 ) -> None:
     agent = make_agent(api, "reader")
-    page = watched.open("#/batches")
+    page = watched.open("#/batches?active=true")
     expect(page.get_by_text("No batches here.")).to_be_visible()
     assert violations(page) == []
     page.keyboard.press("n")
@@ -45,7 +45,7 @@ def test_a_batch_is_started_and_shows_the_outcome_of_each_item(
     expect(items.nth(1)).to_contain_text("failed")
     expect(items.nth(2)).to_contain_text("<script>alert(1)</script>")
     expect(items.nth(3)).to_contain_text("second line")
-    [batch] = api.get("/v1/kelpie/batches").json()
+    batch = api.get("/v1/kelpie/batches").json()[0]
     assert (batch["agent_id"], batch["completed"], batch["parallel"]) == (agent["id"], 3, False)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
@@ -85,7 +85,7 @@ def test_a_parallel_batch_is_cancelled_from_the_list(
 
 def test_several_agents_are_created_and_deleted_with_a_result_for_each(api: httpx.Client, watched: Watched) -> None:
     page = watched.open("#/agents?search=flock")
-    page.get_by_role("button", name="New agents, several at once").click()
+    page.get_by_role("button", name="Create several").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Names").fill(f"flock one\nflock {HOSTILE}\nflock three\nflock {'x' * 600}")
     dialog.get_by_label("Model").fill("kelpie/demo")

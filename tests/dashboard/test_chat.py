@@ -155,21 +155,3 @@ def test_a_failed_turn_says_why_and_what_to_do(api: httpx.Client, watched: Watch
     write(page, script({"text": "half", "error": "llm_authentication"}))
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_role("button", name="Send")).to_be_enabled()
-
-
-def test_a_long_history_comes_in_pages(api: httpx.Client, watched: Watched) -> None:
-    agent = make_agent(api, "old")
-    rows = [{"role": "user" if place % 2 else "assistant", "content": f"line {place:05d}"} for place in range(300)]
-    captured = api.post(f"/v1/agents/{agent['id']}/messages/capture", json=capture(rows))
-    assert captured.status_code == 200, captured.text
-    page = watched.open(f"#/chat/{agent['id']}")
-    expect(page.get_by_text("line 00299")).to_be_visible()
-    expect(page.get_by_text("line 00000")).to_have_count(0)
-    for first in (200, 150, 100, 50, 0):
-        page.get_by_role("button", name="Show earlier messages").click()
-        expect(page.get_by_text(f"line {first:05d}")).to_have_count(1)
-    expect(page.get_by_text("line 00000")).to_have_count(1)
-
-
-def capture(rows: list[dict[str, str]]) -> dict[str, object]:
-    return {"provider": "test", "model": "m", "request_messages": rows, "response_dict": {}}

@@ -3,12 +3,12 @@
 The pages are watched: a request to another origin, a violation of the policy or an error fails the test.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.agents import make_agent, require_approval, say
@@ -31,24 +31,11 @@ def held(page: Page) -> bool:
     return page.evaluate("window.hacked") is None and fits
 
 
-@pytest.mark.parametrize("width", [380, 1280])
-def test_names_and_descriptions_are_text(api: httpx.Client, visit: Callable[..., Watched], width: int) -> None:
-    agent = make_agent(api, f"evil {width} <b>x</b>", description=SCRIPT + BIDI + "w" * 3000, tags=[SCRIPT, "t" * 400])
-    page = visit(viewport={"width": width, "height": 800}).open("#/agents")
-    expect(page.get_by_role("link", name=f"evil {width} <b>x</b>", exact=True)).to_be_visible()
-    assert held(page)
-    page.goto(f"{page.url.partition('#')[0]}#/agents/{agent['id']}")
-    expect(page.get_by_role("heading", level=1)).to_have_text(f"evil {width} <b>x</b>")
-    expect(page.locator("dl.facts")).to_contain_text("<script>window.hacked=1</script>")
-    assert held(page)
-
-
-@pytest.mark.parametrize("width", [380, 1280])
-def test_messages_and_tool_results_are_text(api: httpx.Client, visit: Callable[..., Watched], width: int) -> None:
-    agent = make_agent(api, f"mouth-{width}", memory_blocks=[{"label": "human", "value": SCRIPT}])
+def test_messages_and_tool_results_are_text(api: httpx.Client, visit: Callable[..., Watched]) -> None:
+    agent = make_agent(api, "mouth", memory_blocks=[{"label": "human", "value": SCRIPT}])
     call = {"name": "memory_insert", "arguments": {"label": SCRIPT, "new_string": MARKDOWN + ANSI, "x": "y" * 5000}}
     say(api, agent, {"reasoning": SCRIPT + BIDI, "calls": [call]}, {"text": SCRIPT + MARKDOWN + BIDI + ANSI})
-    page = visit(viewport={"width": width, "height": 800}).open(f"#/chat/{agent['id']}")
+    page = visit(viewport={"width": 380, "height": 800}).open(f"#/chat/{agent['id']}")
     answer = page.get_by_role("article", name="Agent")
     expect(answer).to_contain_text("<script>window.hacked=1</script>")
     expect(answer).to_contain_text("[image: exfiltrate]")
@@ -72,6 +59,8 @@ def test_messages_and_tool_results_are_text(api: httpx.Client, visit: Callable[.
     expect(page.get_by_role("heading", name="Where the tokens go")).to_be_visible()
     for summary in page.locator(".parts summary").all():
         summary.click()
+    assert held(page)
+    page.set_viewport_size({"width": 1280, "height": 800})
     assert held(page)
 
 
@@ -107,25 +96,33 @@ def test_every_screen_shows_hostile_names_and_texts_as_text(
     ids = hostile_agent(api)
     agent = ids["agent"]
     watched = visit(viewport={"width": 1280, "height": 800})
-    watched.page.route("**/v1/kelpie/logs**", lambda route: route.fulfill(json={"last": 1, "lines": [{"line": LINE}]}))
+    line = f"id: 1a2b3c4d-1\ndata: {json.dumps({'number': 1, 'line': LINE})}\n\n"
+    watched.page.route(
+        "**/v1/kelpie/logs/stream**", lambda route: route.fulfill(body=line, content_type="text/event-stream")
+    )
     page = watched.open(f"#/memory/{agent}")
     places = (
         *(f"memory/{agent}/{part}" for part in ("blocks", "working", "passages", "files", f"blocks/{ids['block']}")),
-        *("inbox", "usage", "runs", f"runs/{ids['run']}", "schedules", f"schedules/{ids['schedule']}"),
-        *("schedules/webhooks", "tools/servers", f"tools/tool/{ids['tool']}", "tools/calls", "tools?search=evil_tool"),
+        *("inbox", f"runs/{ids['run']}", "schedules", f"schedules/{ids['schedule']}", "schedules/webhooks"),
+        *("tools/servers", f"tools/tool/{ids['tool']}", "tools?search=evil_tool"),
         *(f"tools/permissions?agent={agent}", "access", "access/users", f"transfer?agent={agent}", "logs", "health"),
         *(f"prompt/{agent}", f"chat/{agent}", f"agents/{agent}", f"memory/{ids['loud']}", "agents"),
     )
-    for place in places:
+    named = ("usage", "runs", "tools/calls", f"memory/{agent}/facts", f"memory/{agent}/search")  # the agent's name only
+    bare = ("access/tokens", "tools/permissions", "tools")
+    for place in (*places, *named, *bare):
         page.goto(f"{watched.url}/#/{place}")
         if "?agent=" in place:
             expect(page.get_by_label("Agent", exact=True), place).to_have_value(NAME)
+        elif place in bare:
+            expect(page.locator(":is(main .card, main .list, main .empty):visible").first, place).to_be_visible()
         else:
-            expect(page.locator("main"), place).to_contain_text(MARK)
+            expect(page.locator("main"), place).to_contain_text(NAME if place in named else MARK)
         assert page.locator("main [onerror], main script, main iframe, main img[src='x']").count() == 0, place
         for width in (1280, 380):
             page.set_viewport_size({"width": width, "height": 800})
             assert held(page), (place, width, screenshot(page, "wide"))
+    page.goto(f"{watched.url}/#/agents")
     page.get_by_role("button", name="New agent").first.click()
     page.get_by_role("dialog").get_by_label("Template").select_option(index=1)
     assert held(page)
@@ -133,7 +130,7 @@ def test_every_screen_shows_hostile_names_and_texts_as_text(
 
 
 MARK = "window.hacked=1"
-NAME = f"evil <img src=x onerror={MARK}>"
+NAME = "evil <img src=x onerror=window.hacked=2>"
 WORD = "w" * 200
 EVIL = f"<img src=x onerror={MARK}>{BIDI}{WORD}"
 LINE = {"time": "2026-01-02T03:04:05Z", "level": "error", "component": EVIL, "event": EVIL + ANSI, "exception": EVIL}
@@ -149,7 +146,7 @@ def hostile_agent(api: httpx.Client) -> dict[str, str]:
 
     blocks = [{"label": "human", "value": EVIL + ANSI, "description": EVIL}]
     big = {"label": "big", "value": f"{MARK} " + "x" * 1_000_000, "limit": 2_000_000}
-    agent = make_agent(api, NAME, description=EVIL, memory_blocks=blocks)
+    agent = make_agent(api, NAME, description=EVIL + "w" * 3000, memory_blocks=blocks, tags=[EVIL[:400]])
     loud = make_agent(api, "loud block", memory_blocks=[big])
     base = f"/v1/agents/{agent['id']}"
     block = made("GET", f"{base}/core-memory/blocks/human")

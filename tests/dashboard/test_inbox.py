@@ -13,6 +13,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, require_approval, runs_of, say, script
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 HUMAN = [{"label": "human", "value": "Name: Ada"}]
 
 

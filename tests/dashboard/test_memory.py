@@ -14,6 +14,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, say
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[31m"
 
 
@@ -209,12 +211,3 @@ def test_a_file_is_uploaded_opened_and_deleted(api: httpx.Client, watched: Watch
     page.get_by_role("button", name="Delete porto.md").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete file").click()
     expect(rows).to_have_count(0)
-
-
-@pytest.mark.parametrize("part", ["blocks", "working", "passages", "facts", "files", "search"])
-def test_every_part_fits_a_phone(api: httpx.Client, visit: Callable[..., Watched], part: str) -> None:
-    agent = make_agent(api, f"narrow-{part}", memory_blocks=[{"label": "human", "value": "w" * 900}])
-    page = visit(viewport={"width": 380, "height": 700}).open(f"#/memory/{agent['id']}/{part}")
-    expect(page.get_by_role("navigation", name="Parts of the memory")).to_be_visible()
-    expect(page.locator(".card, .empty").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -12,6 +12,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, say, script
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 HUMAN = [{"label": "human", "value": "Name: Ada"}]
 
 
@@ -196,14 +198,3 @@ def test_the_log_is_live_and_filtered(api: httpx.Client, watched: Watched) -> No
     expect(lines).to_have_count(3)
     page.get_by_label("Level").select_option("error")
     expect(log).to_contain_text("No lines match.")
-
-
-def test_every_screen_fits_a_phone(visit: Callable[..., Watched]) -> None:
-    watched = visit(viewport={"width": 380, "height": 700})
-    for place in ("tools", "tools/servers", "tools/permissions", "tools/calls", "health", "access", "access/tokens",
-                  "access/users", "transfer", "logs", "inbox", "schedules", "schedules/webhooks", "usage", "projects",
-                  "batches"):  # fmt: skip
-        page = watched.open(f"#/{place}")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place

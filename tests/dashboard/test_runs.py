@@ -12,6 +12,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, runs_of, say, script
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 
 def rows_of(page: Page) -> list[str]:
     return page.get_by_role("table", name="Runs").locator("tbody tr").all_inner_texts()
@@ -43,6 +45,7 @@ def test_runs_are_filtered_by_state_agent_age_cost_and_error(
     expect(table).to_contain_text("dear")
     page.get_by_label("Cost at least").fill("")
     page.keyboard.press("Tab")
+    expect(table.locator("tr")).to_have_count(3)
     page.get_by_label("Agent", exact=True).fill("good")
     expect(table.locator("tr")).to_have_count(1)
     page.reload()

@@ -10,6 +10,8 @@ from tests.acceptance.wire_model import OPENAI, WireModel
 from tests.dashboard.agents import make_agent, require_approval
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 PLAN = """Here is a plan for **three days in Porto**:
 
 1. The river, then the bookshop

@@ -14,7 +14,8 @@ def test_the_page_opens_on_its_first_screen_without_violations(page: Page) -> No
     assert violations(page) == []
 
 
-def test_the_keyboard_shows_its_help_and_moves_between_screens(page: Page) -> None:
+def test_the_keyboard_shows_its_help_and_moves_between_screens(watched: Watched) -> None:
+    page = watched.open("#/health")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Go to Agents")

@@ -11,6 +11,8 @@ from tests.dashboard.accessibility import violations
 from tests.dashboard.agents import make_agent, say
 from tests.dashboard.watched import Watched
 
+OWN_SERVER = True
+
 
 def test_cost_is_shown_by_day_model_and_agent_and_a_budget_is_set(
     api: httpx.Client, model: WireModel, visit: Callable[..., Watched], screenshot: Callable[[Page, str], Path]

@@ -39,7 +39,7 @@ async function open() {
   const mine = (wanted += 1);
   let made;
   try {
-    made = new (await entry.load()).default();
+    made = new (await import(`./screens/${entry.name}.js`)).default();
   } catch (error) {
     if (mine !== wanted) return;
     const gone = new Error("This part of the dashboard could not be loaded. The server may have been updated or stopped.");
@@ -65,7 +65,7 @@ function shell(who) {
     const isOpen = document.body.classList.toggle("menu-open");
     toggle.setAttribute("aria-expanded", String(isOpen));
   } } }, "Menu");
-  const entries = SCREENS.filter((each) => each.nav).map((each) => {
+  const entries = SCREENS.filter((each) => !each.hidden).map((each) => {
     const node = h("a", { href: link([each.name]), title: each.keys ? `Keys: ${each.keys}` : null }, each.title);
     links.set(each.name, node);
     if (each.keys) shortcut(each.keys, `Go to ${each.title}`, () => go([each.name]));

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { ask } from "./dialog.js";
-import { freshId, h, replace } from "./dom.js";
+import { freshId, h, labelled, replace } from "./dom.js";
 
 const SUGGESTED = 20;
 const PAUSE_MS = 150;
@@ -14,12 +14,12 @@ const PAUSE_MS = 150;
  * @param {string} [placeholder] what an empty field means
  */
 export function agentField(chosen, changed, signal, placeholder = "All agents") {
-  const [inputId, listId] = [freshId("agent"), freshId("agents")];
+  const listId = freshId("agents");
   /** @type {{id: string, name: string}[]} */
   let known = chosen ? [chosen] : [];
   let timer = 0;
   const list = h("datalist", { id: listId });
-  const input = h("input", { type: "search", id: inputId, list: listId, value: chosen?.name ?? "", placeholder, autocomplete: "off", on: {
+  const input = h("input", { type: "search", list: listId, value: chosen?.name ?? "", placeholder, autocomplete: "off", on: {
     input: () => {
       clearTimeout(timer);
       timer = window.setTimeout(() => void suggest(), PAUSE_MS);
@@ -43,7 +43,9 @@ export function agentField(chosen, changed, signal, placeholder = "All agents") 
     }
   }
 
-  return h("div", { class: "field" }, h("label", { for: inputId }, "Agent"), input, list);
+  const field = labelled("Agent", input);
+  field.append(list);
+  return field;
 }
 
 /**

@@ -1,7 +1,7 @@
 // Dialogs: the browser's own <dialog>, which keeps the focus inside and gives it back. A failed action is shown in it.
 
 import { ApiError } from "./api.js";
-import { freshId, h, replace } from "./dom.js";
+import { freshId, h, labelled, optionsOf, replace } from "./dom.js";
 import { failure, say } from "./notice.js";
 
 /**
@@ -114,18 +114,15 @@ export function shownOnce(title, secret, warning = "") {
 
 /** @param {Field} field */
 function fieldOf(field) {
-  const id = freshId("field");
-  const hintId = field.hint ? `${id}-hint` : null;
-  const { control, list } = controlOf(field, { id, name: field.name, required: field.required, "aria-describedby": hintId });
+  const { control, list } = controlOf(field, { name: field.name, required: field.required });
   const read = () => {
     if (control instanceof HTMLInputElement && control.type === "checkbox") return control.checked;
     if (control instanceof HTMLInputElement && control.type === "file") return control.files?.[0] ?? null;
     return control.value;
   };
-  const label = h("label", { for: id }, field.label);
-  const hint = field.hint ? h("small", { id: hintId, class: "hint" }, field.hint) : null;
-  const inline = field.kind === "checkbox";
-  return { name: field.name, read, node: h("div", { class: inline ? "field inline" : "field" }, inline ? [control, label] : [label, control], list, hint) };
+  const node = labelled(field.label, control, field.kind === "checkbox" ? "inline" : "", field.hint);
+  if (list) node.append(list);
+  return { name: field.name, read, node };
 }
 
 /**
@@ -137,8 +134,8 @@ function controlOf(field, common) {
   const value = field.value ?? "";
   if (field.kind === "textarea") return { control: h("textarea", { ...common, rows: field.rows ?? 4, value: String(value) }), list: null };
   if (field.kind === "select") {
-    const options = (field.options ?? []).map((each) => h("option", { value: each.value, selected: each.value === String(value) }, each.label));
-    return { control: h("select", common, options), list: null };
+    const options = (field.options ?? []).map((each) => [each.value, each.label]);
+    return { control: h("select", common, optionsOf(options, String(value))), list: null };
   }
   if (field.kind === "checkbox") return { control: h("input", { ...common, type: "checkbox", checked: value === true }), list: null };
   if (field.kind === "file") return { control: h("input", { ...common, type: "file", accept: field.accept }), list: null };

@@ -136,3 +136,14 @@ export function visible(text) {
     .replace(/\r\n?/g, "\n")
     .replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }
+
+/** A control with its label. @param {string} label @param {HTMLElement} control @param {string} [look] a class @param {string} [about] a hint */
+export function labelled(label, control, look = "", about = "") {
+  control.id ||= freshId("field");
+  const name = h("label", { for: control.id }, label);
+  if (about) control.setAttribute("aria-describedby", `${control.id}-hint`);
+  return h("div", { class: `field ${look}` }, look === "inline" ? [control, name] : [name, control], about && h("small", { id: `${control.id}-hint`, class: "hint" }, about));
+}
+
+/** Options of a select. @param {(string | undefined)[][]} options each its value and its words @param {unknown} chosen */
+export const optionsOf = (options, chosen) => options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));

@@ -7,6 +7,21 @@ const SHOWN_CHARS = 20_000;
 const PIECE_CHARS = 20_000;
 const WHOLE_CHARS_MAX = 5_000_000;
 
+/** JSON as people read it; a text that is no JSON as it is. @param {unknown} value */
+export function prettyJson(value) {
+  try {
+    return JSON.stringify(typeof value === "string" ? JSON.parse(value) : value, null, 2);
+  } catch {
+    return String(value); // not whole yet, or broken by the model
+  }
+}
+
+/** What a program printed; null for nothing. @param {string} label @param {unknown} lines */
+export function printed(label, lines) {
+  const text = Array.isArray(lines) ? lines.join("\n") : String(lines ?? "");
+  return text.trim() ? [h("p", { class: "part-label" }, label), longText(text, { label })] : null;
+}
+
 /**
  * A text as it is, with line breaks.
  * @param {unknown} value

@@ -3,11 +3,11 @@
 
 import { get, remove } from "./api.js";
 import { confirm } from "./dialog.js";
-import { freshId, h, words } from "./dom.js";
+import { h, labelled, optionsOf, words } from "./dom.js";
 import { fail, say } from "./notice.js";
 import { link } from "./router.js";
 
-/** @typedef {import("./dom.js").Child} Child */
+/** @import { Child } from "./dom.js" */
 
 const PAGE = 50; // rows of a list
 
@@ -57,6 +57,9 @@ export function head(title, ...beside) {
   return h("div", { class: "head" }, h("h1", null, title), beside.length > 0 && side(...beside));
 }
 
+/** The top of a part: what it is, and what can be done. @param {Child} about @param {...Child} actions */
+export const partHead = (about, ...actions) => h("div", { class: "head" }, typeof about === "string" ? note(about) : about, side(...actions));
+
 /** A link to a place of the dashboard. @param {string[]} path @param {Child} label @param {import("./dom.js").Props} [more] */
 export const linkTo = (path, label, more = {}) => h("a", { href: link(path), ...more }, label);
 
@@ -81,14 +84,6 @@ export const tag = (content, tone = "") => h("span", { class: `tag ${tone}` }, c
 /** @param {...Child} fields */
 export const filters = (...fields) => h("div", { class: "filters", role: "group", "aria-label": "Filters" }, fields);
 
-/** A control with its label. @param {string} label @param {HTMLElement} control @param {string} [look] a class @param {string} [about] a hint */
-export function labelled(label, control, look = "", about = "") {
-  control.id ||= freshId("field");
-  const name = h("label", { for: control.id }, label);
-  if (about) control.setAttribute("aria-describedby", `${control.id}-hint`);
-  return h("div", { class: `field ${look}` }, look === "inline" ? [control, name] : [name, control], about && h("small", { id: `${control.id}-hint`, class: "hint" }, about));
-}
-
 /**
  * A field to choose one of a few.
  * @param {string} label
@@ -97,7 +92,7 @@ export function labelled(label, control, look = "", about = "") {
  * @param {(value: string) => void} changed
  */
 export function choice(label, options, chosen, changed) {
-  const select = h("select", { on: { change: () => changed(select.value) } }, options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+  const select = h("select", { on: { change: () => changed(select.value) } }, optionsOf(options, chosen));
   return labelled(label, select);
 }
 

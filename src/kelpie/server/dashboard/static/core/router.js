@@ -29,6 +29,11 @@ export function link(path, query = {}) {
   return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** The place of a conversation; without one, of the default conversation. @param {string} agentId @param {string | null} [conversation] */
+export function chatPath(agentId, conversation) {
+  return conversation && conversation !== "default" ? ["chat", agentId, conversation] : ["chat", agentId];
+}
+
 /** @param {string[]} path @param {{[name: string]: string | number | null | undefined}} [query] */
 export function go(path, query) {
   location.hash = link(path, query);

@@ -6,7 +6,7 @@ import { connection } from "./connection.js";
 import { h, replace } from "./dom.js";
 import { failure } from "./notice.js";
 
-/** @typedef {import("./router.js").Route} Route */
+/** @import { Route } from "./router.js" */
 
 export class Screen extends HTMLElement {
   /** @type {Route} */

@@ -6,7 +6,7 @@ import { empty, fail } from "./notice.js";
 
 /**
  * The label of a column, what a cell of it shows, and how it looks: "num" is set to the right; "short" never wraps;
- * "text" is cut after two lines; "actions" holds buttons; "plain" stays out of the link of its row.
+ * "text" is cut after two lines; "actions" holds buttons. The first column is the link of its row.
  * @typedef {[label: string, cell: (row: any, place: number) => import("./dom.js").Child, look?: string]} Column
  */
 
@@ -29,11 +29,9 @@ export function scrolledTable(label, columns, rows) {
 
 /** @param {Column[]} columns @param {any} row @param {number} place @param {string | null} address */
 function rowOf(columns, row, place, address) {
-  const linked = address && columns.find(([, , look]) => look !== "plain");
-  const cells = columns.map((each) => {
-    const [label, cell, look] = each;
+  const cells = columns.map(([label, cell, look], which) => {
     const shown = cell(row, place);
-    return h("td", { class: look, "data-label": label }, each === linked ? h("a", { href: address }, shown) : look === "text" ? h("div", { class: "clamp" }, shown) : shown);
+    return h("td", { class: look, "data-label": label }, address && which === 0 ? h("a", { href: address }, shown) : look === "text" ? h("div", { class: "clamp" }, shown) : shown);
   });
   for (const each of cells) if (!each.textContent && !each.querySelector("input")) each.classList.add("none");
   return h("tr", null, cells);

@@ -1,14 +1,9 @@
 // Access: API keys, access tokens and users.
 
-import { get, post, put, remove } from "../core/api.js";
-import { ask, confirm, shownOnce } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, moment } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, code, deleteButton, head, listOfWords, note, pagesOf, side, tabs, tagList } from "../core/parts.js";
-import { Screen } from "../core/screen.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentLink, ago, ask, code, confirm, deleteButton, empty, get, h, head, listOfWords, moment, pagedTable,
+  pagesOf, partHead, post, put, remove, replace, say, Screen, shownOnce, side, tabs, tagList, time, words,
+} from "../core/index.js";
 
 const PAGE = 50;
 const DAY_MS = 86_400_000;
@@ -64,7 +59,7 @@ export default class AccessScreen extends Screen {
       shownOnce("New API key", made.key);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, note("A key is shown once, when it is made."), action(place, "New API key", create, { class: "primary" })), table.node);
+    replace(place, partHead("A key is shown once, when it is made.", action(place, "New API key", create, { class: "primary" })), table.node);
     await table.reload();
   }
 
@@ -105,7 +100,7 @@ export default class AccessScreen extends Screen {
       shownOnce("New access token", made.token);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, note("A token is shown once, when it is made."), action(place, "New access token", create, { class: "primary" })), table.node);
+    replace(place, partHead("A token is shown once, when it is made.", action(place, "New access token", create, { class: "primary" })), table.node);
     await table.reload();
   }
 
@@ -133,7 +128,7 @@ export default class AccessScreen extends Screen {
       say(`Created user ${made.name}`);
       await table.restart();
     };
-    replace(place, h("div", { class: "head" }, note("Users own keys. The operator manages them."), action(place, "New user", create, { class: "primary" })), table.node);
+    replace(place, partHead("Users own keys. The operator manages them.", action(place, "New user", create, { class: "primary" })), table.node);
     await table.reload();
   }
 }

@@ -1,10 +1,6 @@
 // Dialogs that create, change, copy, reset and delete an agent. Each resolves when it is done, with null if it was not.
 
-import { ApiError, get, patch, post, remove } from "../core/api.js";
-import { ask, confirm } from "../core/dialog.js";
-import { h, words } from "../core/dom.js";
-import { say } from "../core/notice.js";
-import { listOfWords } from "../core/parts.js";
+import { ApiError, ask, confirm, get, h, listOfWords, patch, post, remove, say, words } from "../core/index.js";
 
 /** @typedef {{id: string, name: string, model?: string, description?: string | null, system?: string, tags?: string[], llm_config?: {handle?: string, context_window?: number}}} Agent */
 

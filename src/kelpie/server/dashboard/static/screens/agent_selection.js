@@ -1,11 +1,6 @@
 // Several agents at once: chosen ones are deleted, and new ones are created from a list of names. Each has a result.
 
-import { get, post, remove } from "../core/api.js";
-import { ask, confirm, openDialog } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { count } from "../core/format.js";
-import { say } from "../core/notice.js";
-import { action, linkTo, listOfWords } from "../core/parts.js";
+import { action, ask, confirm, count, get, h, linkTo, listOfWords, openDialog, post, remove, replace, say, words } from "../core/index.js";
 
 const MOST = 100; // in one request
 const PATIENCE_MS = 600_000;
@@ -40,9 +35,9 @@ export function agentSelection(screen, changed) {
   draw();
   return {
     node,
-    create: action(screen, "New agents", async () => {
+    create: action(screen, "Create several", async () => {
       if (await createAgents(screen.signal)) await changed();
-    }, { label: "New agents, several at once" }),
+    }),
     /** @param {{id: string, name: string}} row */
     box: (row) => {
       const input = h("input", { type: "checkbox", checked: chosen.has(row.id), "aria-label": `Select ${row.name}`, on: { change: () => {

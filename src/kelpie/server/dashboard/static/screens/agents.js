@@ -1,18 +1,10 @@
 // Agents: the list with its search, and the page of one agent.
 
-import { post } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { cost, count, number, shortened, tokens } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, say } from "../core/notice.js";
-import { action, button, card, code, factList, head, hint, linkTo, note, pagesOf, side, tagList } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { reasonText } from "../core/stop_reasons.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
-
+import {
+  action, button, card, code, cost, count, empty, factList, go, h, head, hint, keep, link, linkTo, longText, note,
+  number, pagedTable, pagesOf, post, reasonText, replace, say, Screen, shortcut, shortened, side, tagList, time,
+  tokens, words,
+} from "../core/index.js";
 import { createAgent, deleteAgent, duplicateAgent, editAgent, resetAgent } from "./agent_forms.js";
 import { agentSelection } from "./agent_selection.js";
 
@@ -45,13 +37,13 @@ export default class AgentsScreen extends Screen {
       label: "Agents",
       link: (row) => link(["chat", row.id]),
       columns: [
-        ["Select", (row) => chosen.box(row), "plain"],
         ["Name", (row) => h("span", { class: "clamp" }, words(row.name))],
         ["Model", (row) => words(row.model ?? row.llm_config?.handle ?? "")],
         ["Description", (row) => words(shortened(row.description, 300)), "text"],
         ["Tags", (row) => tagList(row.tags?.slice(0, 6))],
         ["Last turn", (row) => (row.last_run_completion ? [time(row.last_run_completion), " ", hint(reasonText(row.last_stop_reason))] : "never")],
         ["More", (row) => linkTo(["agents", row.id], "Details", { "aria-label": `Details of ${row.name}` }), "short"],
+        ["Select", (row) => chosen.box(row), "short"],
       ],
       none: empty("No agents here.", "An agent remembers, uses tools and answers. Create one, or search for another name.", button("New agent", () => void this.attempt(create), "primary")),
       load: pagesOf("v1/agents/", () => ({ query_text: asked, include: "agent.tags", order: "desc" })),

@@ -1,19 +1,10 @@
 // Batches: many messages in one request. `#/batches`, and `#/batches/<id>` with the outcome of each item.
 
-import { post } from "../core/api.js";
-import { askWithAgent } from "../core/agent_field.js";
-import { meter } from "../core/chart.js";
-import { confirm } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { count, moment, number, shortened } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, code, factList, filters, head, linkTo, pagesOf, side } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { stateTag } from "../core/stop_reasons.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentLink, askWithAgent, card, choice, code, confirm, count, empty, factList, filters, go, h, head, keep,
+  link, linkTo, meter, moment, number, pagedTable, pagesOf, post, replace, say, Screen, shortcut, shortened, side,
+  stateTag, time, words,
+} from "../core/index.js";
 
 const ITEMS = 25;
 const SHOWN_CHARS = 200;
@@ -37,7 +28,6 @@ export default class BatchesScreen extends Screen {
         ["State", stateOf, "short"],
         ["Progress", progressOf],
         ["Outcome", outcomeOf],
-        ["Order", orderOf],
         ["Ended", (row) => (row.completed_at ? time(row.completed_at) : "not yet")],
         ["Actions", (row) => this.#cancel(row, async () => { await table.reload(); }), "actions"],
       ],
@@ -67,11 +57,11 @@ export default class BatchesScreen extends Screen {
     const table = pagedTable(this, {
       label: "Items",
       columns: [
-        ["Item", (row) => number(row.index + 1), "short"],
+        ["Item", (row) => `Item ${number(row.index + 1)}`, "short"],
         ["State", (row) => stateTag(row.status), "short"],
         ["Agent", (row) => agentLink(row.agent_id)],
         ["Message", (row) => excerpt(row.input), "text"],
-        ["Answer", (row) => [row.error && h("span", { class: "failure-what" }, excerpt(row.error), " "), excerpt(row.output)], "text"],
+        ["Answer", (row) => [row.error && h("span", { class: "failure-what" }, excerpt(row.error), " "), excerpt(row.output)]],
         ["More", (row) => side(row.run_id && linkTo(["runs", row.run_id], "Run", { "aria-label": `Run of item ${row.index + 1}` }), row.conversation_id && linkTo(["chat", row.agent_id, row.conversation_id], "Conversation", { "aria-label": `Conversation of item ${row.index + 1}` }))],
       ],
       load: pagesOf(`${path}/items`, {}, { limit: ITEMS, key: "index" }),
@@ -129,7 +119,7 @@ const stateOf = (row) => (isActive(row) && row.cancel_requested ? stateTag("canc
 const agentsOf = (row) => (row.agent_id ? agentLink(row.agent_id) : "several agents");
 
 /** @param {any} row */
-const orderOf = (row) => (row.parallel ? "parallel" : "in order");
+const orderOf = (row) => (row.parallel ? "parallel" : row.agent_id ? "in order" : "in order for each agent");
 
 /** @param {any} row */
 const progressOf = (row) => meter(row.completed + row.failed + row.cancelled, row.total, `${row.percentage} % of ${count(row.total, "item")}`, false);

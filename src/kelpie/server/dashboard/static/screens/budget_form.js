@@ -1,8 +1,6 @@
 // The dialog that sets the budget of an agent.
 
-import { patch } from "../core/api.js";
-import { ask } from "../core/dialog.js";
-import { say } from "../core/notice.js";
+import { ask, patch, say } from "../core/index.js";
 
 const PERIODS = [["total", "in all"], ["hour", "in each hour"], ["day", "in each day (UTC)"], ["month", "in each month (UTC)"]];
 

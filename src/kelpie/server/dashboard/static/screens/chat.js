@@ -1,15 +1,9 @@
 // Chat with an agent, in its default conversation or another: `#/chat/<agent>/<conversation>`.
 
-import { ApiError, followRun, patch, post, remove, sendTurn } from "../core/api.js";
-import { ask, confirm } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { moment, shortened } from "../core/format.js";
-import { openLastAgent, rememberAgent } from "../core/last_agent.js";
-import { fail, say } from "../core/notice.js";
-import { action, button, head, hint, linkTo, note, side } from "../core/parts.js";
-import { go, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
+import {
+  action, ApiError, ask, button, chatPath, confirm, fail, followRun, go, h, head, hint, link, linkTo, moment, note,
+  openLastAgent, patch, post, rememberAgent, remove, replace, say, Screen, sendTurn, shortcut, shortened, side, words,
+} from "../core/index.js";
 import { createAgent } from "./agent_forms.js";
 import { composer } from "./chat/composer.js";
 import { transcript } from "./chat/transcript.js";
@@ -80,7 +74,7 @@ export default class ChatScreen extends Screen {
 
   async #conversations() {
     const found = await this.get("v1/conversations/", { agent_id: this.#agentId, limit: PAGE, order: "desc" });
-    const entry = (/** @type {string} */ id, /** @type {import("../core/dom.js").Child} */ label, /** @type {string | null} */ when) => h("li", null, linkTo(id === DEFAULT ? ["chat", this.#agentId] : ["chat", this.#agentId, id], label, { "aria-current": id === this.#conversation ? "page" : null, title: when ? moment(when) : null }));
+    const entry = (/** @type {string} */ id, /** @type {import("../core/dom.js").Child} */ label, /** @type {string | null} */ when) => h("li", null, linkTo(chatPath(this.#agentId, id), label, { "aria-current": id === this.#conversation ? "page" : null, title: when ? moment(when) : null }));
     const now = found.find((/** @type {any} */ each) => each.id === this.#conversation);
     const create = async () => {
       const made = await post(`v1/conversations/?agent_id=${encodeURIComponent(this.#agentId)}`, {});

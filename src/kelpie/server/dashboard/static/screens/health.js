@@ -1,14 +1,9 @@
 // Health: what `kelpie doctor` says about the server, as a page.
 
-import { ApiError, post } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { bytes, count, duration, number, percent } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { failure, say } from "../core/notice.js";
-import { action, card, factList, head, hint, linkTo, side, tag } from "../core/parts.js";
-import { link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { scrolledTable } from "../core/table.js";
+import {
+  action, ApiError, bytes, card, count, duration, factList, failure, h, head, hint, link, linkTo, longText, number,
+  percent, post, replace, say, Screen, scrolledTable, tag, words,
+} from "../core/index.js";
 
 const REFRESH_MS = 10_000;
 const WAIT_WARN_S = 30;
@@ -26,7 +21,7 @@ export default class HealthScreen extends Screen {
 
   async show() {
     const checked = h("div");
-    replace(this, head("Health", side(action(this, "Check again", () => this.#look()), action(this, "Check the stored data", () => this.#data(checked)))), this.#findings, checked, this.#parts);
+    replace(this, head("Health", action(this, "Check again", () => this.#look()), action(this, "Check the stored data", () => this.#data(checked))), this.#findings, checked, this.#parts);
     this.repeat(() => this.#look(), REFRESH_MS);
     this.onReturn(() => this.#look());
     await this.#look();

@@ -1,12 +1,9 @@
 // The inbox: everything that waits for a person, across all agents. Each thing is answered where it stands.
 
-import { ApiError, patch, post, sendTurn } from "../core/api.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, cost, count, moment, number, shortened, tokens } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, failure, say } from "../core/notice.js";
-import { action, agentLink, code, head, hint, linkTo, note, tag } from "../core/parts.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, agentLink, ago, ApiError, chatPath, code, cost, count, empty, failure, h, head, hint, linkTo, longText,
+  moment, note, number, patch, post, prettyJson, replace, say, Screen, sendTurn, shortened, tag, tokens, words,
+} from "../core/index.js";
 import { askBudget } from "./budget_form.js";
 import { schemaForm } from "./tools/schema_form.js";
 
@@ -75,13 +72,13 @@ export default class InboxScreen extends Screen {
       say(approve ? `Approved ${call.name}` : `Denied ${call.name}`);
       await this.#load();
     };
-    const place = request.conversation_id === "default" ? ["chat", request.agent_id] : ["chat", request.agent_id, request.conversation_id];
+    const place = chatPath(request.agent_id, request.conversation_id);
     const forPerson = call.waits_for === "approval";
     return this.#item(
       forPerson ? "Approval" : "Waits for a client",
       [agentLink(request.agent_id, "chat", request.agent_name), " wants to call ", code(call.name)],
       request.requested_at,
-      longText(pretty(call.arguments), { label: `Arguments of ${call.name}, ${call.tool_call_id}`, shown: 3000 }),
+      longText(prettyJson(call.arguments), { label: `Arguments of ${call.name}, ${call.tool_call_id}`, shown: 3000 }),
       problem,
       h("div", { class: "row asked" }, forPerson ? [action(problem, "Approve", () => answer(true), { class: "primary", label: `Approve ${call.name}` }), action(problem, "Deny", () => answer(false), { class: "danger", label: `Deny ${call.name}` }), reason] : hint("The program that declared this tool must answer."), linkTo(place, "Open the conversation")),
     );
@@ -164,15 +161,6 @@ async function begin(path, body, signal) {
     await sendTurn(path, body, () => begun.abort(), AbortSignal.any([begun.signal, signal]));
   } catch (error) {
     if (!begun.signal.aborted) throw error;
-  }
-}
-
-/** @param {unknown} text */
-function pretty(text) {
-  try {
-    return JSON.stringify(typeof text === "string" ? JSON.parse(text) : text, null, 2);
-  } catch {
-    return String(text);
   }
 }
 

@@ -1,12 +1,9 @@
 // The live log of the server, for the operator: a stream that the server filters and that goes on after a lost connection.
 
-import { ApiError, stream } from "../core/api.js";
-import { connection } from "../core/connection.js";
-import { h, replace, visible } from "../core/dom.js";
-import { clock, count, moment } from "../core/format.js";
-import { action, choice, filters, head, hint, linkTo, searchField } from "../core/parts.js";
-import { keep } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, ApiError, choice, clock, connection, count, filters, h, head, hint, keep, linkTo, moment, replace, Screen,
+  searchField, stream, visible,
+} from "../core/index.js";
 
 const SHOWN_MAX = 1000;
 const LEVELS = [["debug", "debug and graver"], ["info", "info and graver"], ["warning", "warning and graver"], ["error", "error"]];
@@ -85,7 +82,7 @@ export default class LogsScreen extends Screen {
 
 /** @param {any} line */
 function lineOf(line) {
-  const facts = Object.entries(line).filter(([name]) => !HEAD.has(name)).map(([name, value]) => (name === "run_id" ? [" ", linkTo(["runs", String(value)], `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
+  const facts = Object.entries(line).filter(([name, value]) => !HEAD.has(name) && value !== null).map(([name, value]) => (name === "run_id" ? [" ", linkTo(["runs", String(value)], `run_id=${value}`)] : ` ${name}=${visible(typeof value === "string" ? value : JSON.stringify(value))}`));
   return h("div", { class: `log-line ${line.level}` }, h("time", { datetime: line.time, title: moment(line.time) }, clock(line.time)), ` ${String(line.level).padEnd(7)} ${line.component ?? ""} `, h("bdi", null, visible(String(line.event ?? ""))), line.code && hint(` [${line.code}]`), facts, line.exception && h("div", null, visible(String(line.exception))));
 }
 

@@ -1,11 +1,6 @@
 // The memory of one agent: `#/memory/<agent>/<part>/<id>`. Its parts are in screens/memory/, one module each.
 
-import { agentField } from "../core/agent_field.js";
-import { h, replace, words } from "../core/dom.js";
-import { openLastAgent, rememberAgent } from "../core/last_agent.js";
-import { head, linkTo, side, tabs } from "../core/parts.js";
-import { go } from "../core/router.js";
-import { Screen } from "../core/screen.js";
+import { agentField, go, h, head, linkTo, openLastAgent, rememberAgent, replace, Screen, tabs, words } from "../core/index.js";
 import { blockList, blockPage } from "./memory/blocks.js";
 import { factsPart } from "./memory/facts.js";
 import { filesPart } from "./memory/files.js";
@@ -31,7 +26,7 @@ export default class MemoryScreen extends Screen {
     const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["memory", found.id, part]), this.signal, "Choose an agent");
     replace(
       this,
-      head(["Memory of ", words(agent.name)], side(linkTo(["chat", id], "Chat", { class: "button" }), linkTo(["agents", id], "Details", { class: "button" }))),
+      head(["Memory of ", words(agent.name)], linkTo(["chat", id], "Chat", { class: "button" }), linkTo(["agents", id], "Details", { class: "button" })),
       h("div", { class: "filters" }, chosen),
       tabs("Parts of the memory", ["memory", id], PARTS, part),
       place,

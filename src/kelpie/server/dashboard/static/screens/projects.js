@@ -1,19 +1,13 @@
 // Projects: named collections of agents. `#/projects`, and `#/projects/<id>` with the agents of one.
 
-import { ApiError, patch, post, remove } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { ask } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { count, shortened } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, card, code, factList, filters, head, linkTo, listOfWords, note, pagesOf, searchField, side, tag } from "../core/parts.js";
-import { go, keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { shortcut } from "../core/shortcuts.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentField, ApiError, ask, card, code, count, empty, factList, filters, go, h, head, keep, link, linkTo,
+  listOfWords, note, pagedTable, pagesOf, patch, post, remove, replace, say, Screen, searchField, shortcut, shortened,
+  shortId, side, tag, time, words,
+} from "../core/index.js";
 
 const DELETE_MS = 600_000;
+const USER = /^user-[0-9a-f-]{36}$/; // whose whole id is on the page of the project
 
 export default class ProjectsScreen extends Screen {
   async show() {
@@ -30,7 +24,7 @@ export default class ProjectsScreen extends Screen {
         ["Name", (row) => words(row.name)],
         ["Description", (row) => words(shortened(row.description, 300)), "text"],
         ["Tags", (row) => tagLinks(row.tags.slice(0, 8))],
-        ["Owner", (row) => words(row.owner)],
+        ["Owner", (row) => h("span", { title: row.owner }, words(USER.test(row.owner) ? shortId(row.owner) : row.owner))],
         ["Changed", (row) => time(row.updated_at), "short"],
       ],
       none: empty("No projects here.", "A project is a named collection of agents. Create one, or change the filters."),
@@ -146,6 +140,6 @@ function askProject(title, label, project, act) {
 }
 
 /** @param {string[]} tags */
-const tagLinks = (tags) => tags.map((each) => [h("a", { class: "tag", href: link(["projects"], { tag: each }) }, words(each)), " "]);
+const tagLinks = (tags) => h("span", null, tags.map((each) => [h("a", { class: "tag", href: link(["projects"], { tag: each }) }, words(each)), " "]));
 
 customElements.define("kelpie-projects", ProjectsScreen);

@@ -1,13 +1,6 @@
 // The prompt that an agent's next step will have: `#/prompt/<agent>?conversation=<id>`.
 
-import { agentField } from "../core/agent_field.js";
-import { h, replace, words } from "../core/dom.js";
-import { tokens } from "../core/format.js";
-import { openLastAgent, rememberAgent } from "../core/last_agent.js";
-import { card, head, linkTo, note } from "../core/parts.js";
-import { go } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { time } from "../core/time.js";
+import { agentField, card, chatPath, go, h, head, linkTo, note, openLastAgent, rememberAgent, replace, Screen, time, tokens, words } from "../core/index.js";
 import { compaction, promptView } from "./prompt/view.js";
 
 export default class PromptScreen extends Screen {
@@ -25,7 +18,7 @@ export default class PromptScreen extends Screen {
     const chosen = agentField({ id, name: agent.name }, (found) => found && found.id !== id && go(["prompt", found.id]), this.signal);
     replace(
       this,
-      head(["Next prompt of ", words(agent.name)], linkTo(conversation ? ["chat", id, conversation] : ["chat", id], "Chat", { class: "button" })),
+      head(["Next prompt of ", words(agent.name)], linkTo(chatPath(id, conversation), "Chat", { class: "button" })),
       h("div", { class: "filters" }, chosen),
       promptView(prompt),
       await compaction(prompt, conversation, null, this.signal),

@@ -1,18 +1,10 @@
 // Runs: every turn of every agent, with filters; and one run with its steps, its journal and what was said.
 
-import { ApiError, post } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { timeline } from "../core/chart.js";
-import { confirm } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, between, cost, count, duration, moment, number, shortened, tokens } from "../core/format.js";
-import { empty, failure, say } from "../core/notice.js";
-import { button, card, choice, code, factList, filters, head, hint, labelled, linkTo, note, pagesOf, side, tag } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { reasonText, stateTag } from "../core/stop_reasons.js";
-import { pagedTable, scrolledTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  agentField, ago, ApiError, between, button, card, chatPath, choice, code, confirm, cost, count, duration, empty,
+  factList, failure, filters, h, head, hint, keep, labelled, link, linkTo, moment, note, number, pagedTable, pagesOf,
+  post, reasonText, replace, say, Screen, scrolledTable, shortened, stateTag, tag, time, timeline, tokens, words,
+} from "../core/index.js";
 import { transcript } from "./chat/transcript.js";
 
 const REFRESH_MS = 4000;
@@ -83,7 +75,7 @@ export default class RunsScreen extends Screen {
     said.rest();
     const facts = factList([
       ["Id", code(run.id)],
-      ["Agent", linkTo(run.conversation_id ? ["chat", run.agent_id, run.conversation_id] : ["chat", run.agent_id], words(run.agent_name))],
+      ["Agent", linkTo(chatPath(run.agent_id, run.conversation_id), words(run.agent_name))],
       ["State", [stateOf(run), " ", reasonText(run.stop_reason)]],
       ["Started", [moment(run.created_at), ` (${ago(run.created_at)})`]],
       ["Ended", run.completed_at ? moment(run.completed_at) : "not yet"],
@@ -95,7 +87,7 @@ export default class RunsScreen extends Screen {
     ]);
     replace(
       this,
-      head(["Run of ", words(run.agent_name)], side(active && button("Cancel run", () => void this.attempt(cancel), "danger"), linkTo(["runs"], "All runs", { class: "button" }))),
+      head(["Run of ", words(run.agent_name)], active && button("Cancel run", () => void this.attempt(cancel), "danger"), linkTo(["runs"], "All runs", { class: "button" })),
       run.stuck && h("div", { class: "failure", role: "status" }, h("p", { class: "failure-what" }, `Nothing was stored for ${duration(between(run.active_at, new Date().toISOString()))}: this run may be stuck.`), h("p", null, "A slow model or tool can be the reason. Wait, or cancel the run and send the message again.")),
       errorOf(run) && failure(new ApiError(errorOf(run), { status: 500, remedy: remedyOf(run) })),
       h("div", { class: "split" }, card("Facts", facts), card("Journal", journal(run))),

@@ -1,18 +1,11 @@
 // Tools and MCP: tools with their schemas, a form that runs them, servers and their state, permissions, and calls.
 // `#/tools`, `#/tools/tool/<id>`, `#/tools/servers`, `#/tools/permissions`, `#/tools/calls`.
 
-import { patch, post, put } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { ask } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { bytes, count, duration, number, shortened } from "../core/format.js";
-import { longText } from "../core/long_text.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, code, deleteButton, factList, filters, head, hint, linkTo, note, pagesOf, parsedJson, searchField, side, tabs, tag, tagList } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { pagedTable } from "../core/table.js";
-import { time } from "../core/time.js";
+import {
+  action, agentField, agentLink, ask, bytes, card, choice, code, count, deleteButton, duration, empty, factList,
+  filters, h, head, hint, keep, link, linkTo, longText, note, number, pagedTable, pagesOf, parsedJson, partHead,
+  patch, post, printed, put, replace, say, Screen, searchField, shortened, side, tabs, tag, tagList, time, words,
+} from "../core/index.js";
 import { schemaForm } from "./tools/schema_form.js";
 
 const REFRESH_MS = 5000;
@@ -121,7 +114,7 @@ export default class ToolsScreen extends Screen {
         await draw();
       }
     };
-    replace(place, h("div", { class: "head" }, note("Connections are made when an agent needs them."), action(place, "Add MCP server", add)), list);
+    replace(place, partHead("Connections are made when an agent needs them.", action(place, "Add MCP server", add)), list);
     this.repeat(() => (document.querySelector("details[open]") ? null : draw()), REFRESH_MS);
     await draw();
   }
@@ -158,7 +151,7 @@ export default class ToolsScreen extends Screen {
       await this.#permissions(place);
     };
     const chosen = this.route.query.get("agent");
-    const agent = chosen ? await get(`v1/agents/${chosen}`, { include: "agent.tags" }, this.signal) : null;
+    const agent = chosen ? await this.agent(chosen) : null;
     const rights = h("div", { class: "screen" });
     const of = async (/** @type {string} */ id) => {
       const found = await this.get(`v1/agents/${id}/permissions`);
@@ -216,8 +209,6 @@ function permission(each) {
 /** @param {any} told */
 function resultOf(told) {
   const value = told.func_return ?? told.tool_return;
-  /** @param {string} label @param {unknown} lines */
-  const printed = (label, lines) => (Array.isArray(lines) && lines.join("").trim() ? [h("p", { class: "part-label" }, label), longText(lines.join("\n"), { label })] : null);
   return [h("p", null, tag(told.status === "success" ? "done" : "failed", told.status === "success" ? "good" : "bad")), longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { label: "Result" }), printed("Output", told.stdout), printed("Errors", told.stderr)];
 }
 

@@ -1,12 +1,9 @@
 // Import and export of agents as files.
 
-import { address, ApiError, post } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { h, replace, words } from "../core/dom.js";
-import { bytes, count } from "../core/format.js";
-import { say } from "../core/notice.js";
-import { action, agentLink, card, head, labelled, note, side } from "../core/parts.js";
-import { Screen } from "../core/screen.js";
+import {
+  action, address, agentField, agentLink, ApiError, bytes, card, count, h, head, labelled, note, post, replace, say,
+  Screen, side, words,
+} from "../core/index.js";
 
 const UPLOAD_MS = 600_000;
 

@@ -1,16 +1,10 @@
 // Usage and cost per day, model and agent; and budgets.
 
-import { patch } from "../core/api.js";
-import { agentField } from "../core/agent_field.js";
-import { columns, meter, partsBar } from "../core/chart.js";
-import { ask } from "../core/dialog.js";
-import { h, replace, words } from "../core/dom.js";
-import { ago, cost, count, number, percent, tokens } from "../core/format.js";
-import { empty, say } from "../core/notice.js";
-import { action, agentLink, card, choice, filters, head, note, pagesOf, side, tag } from "../core/parts.js";
-import { keep, link } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { pagedTable, scrolledTable } from "../core/table.js";
+import {
+  action, agentField, agentLink, ago, ask, card, choice, columns, cost, count, empty, filters, h, head, keep, link,
+  meter, note, number, pagedTable, pagesOf, partsBar, patch, percent, replace, say, Screen, scrolledTable, side, tag,
+  tokens, words,
+} from "../core/index.js";
 import { askBudget } from "./budget_form.js";
 
 const SHOWN = 50;

@@ -1,9 +1,6 @@
 // Where a person writes: text and images, sent with Enter.
 
-import { freshId, h, replace } from "../../core/dom.js";
-import { bytes } from "../../core/format.js";
-import { fail } from "../../core/notice.js";
-import { button } from "../../core/parts.js";
+import { button, bytes, fail, freshId, h, replace } from "../../core/index.js";
 
 const IMAGE_BYTES_MAX = 8_000_000;
 const IMAGES_MAX = 8;

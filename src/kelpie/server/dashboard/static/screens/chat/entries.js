@@ -1,11 +1,10 @@
 // Entries of a transcript: one per thing that was said, thought, called or asked. Text arrives in pieces and is drawn at
 // most once per frame; as Markdown while it is short, as plain text while it is long.
 
-import { h, replace, visible, words } from "../../core/dom.js";
-import { clock, moment } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { markdown } from "../../core/markdown.js";
-import { button, code, hint, linkTo, note, side, tag } from "../../core/parts.js";
+import {
+  button, clock, code, h, hint, linkTo, longText, markdown, moment, note, prettyJson, printed, replace, side, tag,
+  visible, words,
+} from "../../core/index.js";
 
 const FORMATTED_CHARS_MAX = 20_000; // longer text is formatted when it is complete, and only if it is not much longer
 const GROWING_CHARS = 4000;
@@ -20,6 +19,7 @@ export class Entry {
   /** @type {string | null} */
   runId = null;
   complete = false;
+  #timer = 0;
 
   /** @param {string} kind @param {string} who */
   constructor(kind, who) {
@@ -27,6 +27,26 @@ export class Entry {
     this.body = h("div", { class: "entry-body" });
     this.foot = h("div", { class: "entry-foot" });
     this.node = h("article", { class: `entry ${kind}`, "aria-label": who }, this.body, this.foot);
+  }
+
+  /** Draws after a moment, once for all that comes until then. @param {() => void} draw */
+  later(draw) {
+    this.#timer ||= window.setTimeout(() => {
+      this.#timer = 0;
+      draw();
+    }, DRAW_MS);
+  }
+
+  /** Draws nothing later. */
+  settled() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+  }
+
+  /** Leaves the page; what was to be drawn is not. */
+  discard() {
+    this.settled();
+    this.node.remove();
   }
 
   /** Who, when, and where to look for more. @param {any} message */
@@ -47,7 +67,6 @@ export class Entry {
 /** Text of a person, of the model, or its thoughts. */
 export class TextEntry extends Entry {
   #text = "";
-  #timer = 0;
   #plain = h("div", { class: "plain-text" });
 
   /** @param {"user" | "assistant" | "reasoning" | "summary" | "note"} kind @param {string} who */
@@ -69,19 +88,12 @@ export class TextEntry extends Entry {
   /** @param {string} more */
   add(more) {
     this.#text += more;
-    if (!this.#timer) {
-      this.#timer = window.setTimeout(() => {
-        this.#timer = 0;
-        if (this.#text.length > FORMATTED_CHARS_MAX) this.#drawEnd();
-        else this.#draw();
-      }, DRAW_MS);
-    }
+    this.later(() => (this.#text.length > FORMATTED_CHARS_MAX ? this.#drawEnd() : this.#draw()));
   }
 
   /** The whole text, once it is stored. @param {unknown} content */
   set(content) {
-    clearTimeout(this.#timer);
-    this.#timer = 0;
+    this.settled();
     this.complete = true;
     if (typeof content === "string") {
       this.#text = content;
@@ -126,7 +138,6 @@ export class ToolEntry extends Entry {
   #name = h("code");
   #asked = h("div", { class: "asked" });
   #details = h("details");
-  #timer = 0;
 
   /** @param {string} callId */
   constructor(callId) {
@@ -143,7 +154,7 @@ export class ToolEntry extends Entry {
     this.toolName = call.name || this.toolName || "";
     if (call.arguments) this.#arguments = whole ? call.arguments : this.#arguments + call.arguments;
     if (whole) this.#draw();
-    else if (!this.#timer) this.#timer = window.setTimeout(() => this.#draw(), DRAW_MS);
+    else this.later(() => this.#draw());
   }
 
   /** @param {any} result */
@@ -151,7 +162,7 @@ export class ToolEntry extends Entry {
     const failed = result.status === "error" || result.is_err;
     this.#mark(failed ? "failed" : "done", failed ? "bad" : "good");
     const text = typeof result.tool_return === "string" ? result.tool_return : JSON.stringify(result.tool_return, null, 2);
-    replace(this.#result, longText(text ?? "", { label: "Result" }), stream("Output", result.stdout), stream("Errors", failed ? [] : result.stderr));
+    replace(this.#result, longText(text ?? "", { label: "Result" }), printed("Output", result.stdout), printed("Errors", failed ? [] : result.stderr));
     replace(this.#asked);
     this.complete = true;
   }
@@ -190,29 +201,13 @@ export class ToolEntry extends Entry {
   stored = false;
 
   #draw() {
-    clearTimeout(this.#timer);
-    this.#timer = 0;
-    replace(this.#shown, longText(pretty(this.#arguments), { label: "Arguments" }));
+    this.settled();
+    replace(this.#shown, longText(prettyJson(this.#arguments), { label: "Arguments" }));
   }
 
   /** @param {string} text @param {string} tone */
   #mark(text, tone) {
     this.#state.className = `tag ${tone}`;
     replace(this.#state, text);
-  }
-}
-
-/** @param {string} label @param {unknown} lines */
-function stream(label, lines) {
-  const text = Array.isArray(lines) ? lines.join("\n") : String(lines ?? "");
-  return text.trim() ? [h("p", { class: "part-label" }, label), longText(text, { label })] : null;
-}
-
-/** @param {string} text */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text; // not whole yet, or broken by the model
   }
 }

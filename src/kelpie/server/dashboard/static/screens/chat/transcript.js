@@ -1,11 +1,7 @@
 // <kelpie-transcript>: what was said in a conversation. It takes stored messages and frames of a stream in any order and
 // shows each thing once. It keeps a bounded number of entries: older ones come back from the server.
 
-import { element, h, replace } from "../../core/dom.js";
-import { cost, count, duration, tokens } from "../../core/format.js";
-import { failure } from "../../core/notice.js";
-import { linkTo } from "../../core/parts.js";
-import { reasonText } from "../../core/stop_reasons.js";
+import { cost, count, duration, element, failure, h, linkTo, reasonText, replace, tokens } from "../../core/index.js";
 import { Entry, TextEntry, ToolEntry } from "./entries.js";
 
 const ENTRIES_MAX = 400;
@@ -219,7 +215,7 @@ export class Transcript extends HTMLElement {
   #drop(which) {
     for (const [key, entry] of this.#entries) {
       if (which(entry, key)) {
-        entry.node.remove();
+        entry.discard();
         this.#entries.delete(key);
       }
     }
@@ -230,7 +226,7 @@ export class Transcript extends HTMLElement {
     if (this.#entries.size <= (this.#pinned ? ENTRIES_MAX : ENTRIES_HARD_MAX)) return;
     for (const [key, entry] of this.#entries) {
       if (this.#entries.size <= ENTRIES_MAX) break;
-      entry.node.remove();
+      entry.discard();
       this.#entries.delete(key);
     }
     for (const entry of this.#entries.values()) {

@@ -1,16 +1,10 @@
 // Memory blocks of an agent: their text, who changed it and when, what changed, and going back.
 
-import { ApiError, get, patch, post } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
-import { diffView } from "../../core/diff.js";
-import { h, replace, words } from "../../core/dom.js";
-import { count, number, shortened, shortId } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { empty, say } from "../../core/notice.js";
-import { action, agentLink, card, code, factList, hint, labelled, linkTo, note, pagesOf, side, tag } from "../../core/parts.js";
-import { keep } from "../../core/router.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import {
+  action, agentLink, ApiError, ask, card, code, confirm, count, diffView, empty, factList, get, h, hint, keep,
+  labelled, linkTo, longText, note, number, pagedTable, pagesOf, partHead, patch, post, replace, say, shortened,
+  shortId, side, tag, time, words,
+} from "../../core/index.js";
 
 /** @typedef {import("../../core/screen.js").Screen} Screen */
 /** @typedef {import("../memory.js").Agent} Agent */
@@ -50,7 +44,7 @@ export async function blockList(screen, agent, place) {
       longText(block.value, { label: `Block ${block.label}`, shown: 4000 }),
     ),
   );
-  replace(place, h("div", { class: "head" }, note("The agent sees these texts in every prompt and may change them."), create), shown.length ? shown : empty("This agent has no memory blocks.", "Create one to give it something to remember in every turn."));
+  replace(place, partHead("The agent sees these texts in every prompt and may change them.", create), shown.length ? shown : empty("This agent has no memory blocks.", "Create one to give it something to remember in every turn."));
 }
 
 /** @param {Screen} screen @param {Agent} agent @param {Element} place @param {string} id */

@@ -1,13 +1,6 @@
 // Facts that an agent learned: what is true now, what was true before, and since when.
 
-import { get } from "../../core/api.js";
-import { h, replace, words } from "../../core/dom.js";
-import { count, day, percent } from "../../core/format.js";
-import { empty } from "../../core/notice.js";
-import { deleteButton, filters, labelled, note, tag } from "../../core/parts.js";
-import { keep } from "../../core/router.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import { count, day, deleteButton, empty, filters, get, h, keep, labelled, note, pagedTable, percent, replace, tag, time, words } from "../../core/index.js";
 
 const PAGE = 50;
 

@@ -1,15 +1,9 @@
 // Folders and files of an agent.
 
-import { patch, post } from "../../core/api.js";
-import { ask, confirm } from "../../core/dialog.js";
-import { h, replace, words } from "../../core/dom.js";
-import { bytes, count } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { empty, say } from "../../core/notice.js";
-import { action, card, deleteButton, hint, note, pagesOf, side } from "../../core/parts.js";
-import { stateTag } from "../../core/stop_reasons.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import {
+  action, ask, bytes, card, confirm, count, deleteButton, empty, h, hint, longText, note, pagedTable, pagesOf,
+  partHead, patch, post, replace, say, side, stateTag, time, words,
+} from "../../core/index.js";
 
 const FOLDERS = 50;
 const UPLOAD_MS = 300_000;
@@ -62,7 +56,7 @@ async function showFolders(screen, agent, place, made) {
   made(shown);
   replace(
     place,
-    h("div", { class: "head" }, note("The agent can open and search the files of its folders."), action(place, "Attach folder", attach)),
+    partHead("The agent can open and search the files of its folders.", action(place, "Attach folder", attach)),
     attached.length ? shown.map((/** @type {any} */ each) => each.node) : empty("This agent has no folders.", "Attach a folder, then upload files to it."),
     opened.files.length > 0 && card("Open files", opened.files.map((/** @type {any} */ file) => h("details", null, h("summary", null, words(file.file_name), " ", hint(file.start_line ? `from line ${file.start_line}` : "")), longText(file.visible_content ?? "", { label: file.file_name }), side(action(place, "Close", async () => { await patch(`v1/agents/${agent.id}/files/${file.file_id}/close`); await again(); }))))),
   );

@@ -1,14 +1,8 @@
 // Passages: the archive of an agent, in which it searches.
 
-import { post } from "../../core/api.js";
-import { ask } from "../../core/dialog.js";
-import { h, replace } from "../../core/dom.js";
-import { longText } from "../../core/long_text.js";
-import { empty, say } from "../../core/notice.js";
-import { action, deleteButton, listOfWords, pagesOf, tagList } from "../../core/parts.js";
-import { keep } from "../../core/router.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import { action, ask, deleteButton, empty, h, keep, listOfWords, longText, pagedTable, pagesOf, post, replace, say, tagList, time } from "../../core/index.js";
+
+const PAGE = 30;
 
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
 export async function passagesPart(screen, agent, place) {
@@ -37,7 +31,7 @@ export async function passagesPart(screen, agent, place) {
       ["Actions", (row) => deleteButton(place, "passage", "The agent will not find it again.", `${base}/${row.id}`, async () => { await table.reload(); }), "actions"],
     ],
     none: empty("No passages here.", "An agent stores passages with its tool archival_memory_insert; you can add some as well."),
-    load: pagesOf(base, () => ({ ascending: false, search: contains })),
+    load: pagesOf(base, () => ({ ascending: false, search: contains }), { limit: PAGE }),
   });
   const search = h("input", { type: "search", value: contains, placeholder: "Only passages that contain", "aria-label": "Only passages that contain", on: { change: () => {
     contains = search.value.trim();

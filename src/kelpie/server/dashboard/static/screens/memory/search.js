@@ -1,12 +1,9 @@
 // One search in passages, messages and facts of an agent, with the reason of every match.
 
-import { post } from "../../core/api.js";
-import { h, replace, words } from "../../core/dom.js";
-import { count } from "../../core/format.js";
-import { empty, failure } from "../../core/notice.js";
-import { card, choice, hint, labelled, note, side, tag, tagList } from "../../core/parts.js";
-import { keep, link } from "../../core/router.js";
-import { time } from "../../core/time.js";
+import {
+  card, chatPath, choice, count, empty, failure, h, hint, keep, labelled, link, note, post, replace, side, tag,
+  tagList, time, words,
+} from "../../core/index.js";
 
 const FOUND = 10;
 const CHARS = 600;
@@ -62,7 +59,7 @@ async function passages(id, asked, signal) {
 /** @param {string} id @param {Asked} asked @param {AbortSignal} signal */
 async function messages(id, asked, signal) {
   const rows = await post("v1/messages/search", { agent_id: id, query: asked.query, search_mode: asked.mode, limit: FOUND }, { signal });
-  const matches = rows.map((/** @type {any} */ each) => ({ text: `${String(each.message_type).replace("_message", "")}: ${each.content ?? ""}`, matched: each.matched, ranks: null, at: each.created_at, address: link(each.conversation_id && each.conversation_id !== "default" ? ["chat", id, each.conversation_id] : ["chat", id]) }));
+  const matches = rows.map((/** @type {any} */ each) => ({ text: `${String(each.message_type).replace("_message", "")}: ${each.content ?? ""}`, matched: each.matched, ranks: null, at: each.created_at, address: link(chatPath(id, each.conversation_id)) }));
   return { matches, note: "" };
 }
 

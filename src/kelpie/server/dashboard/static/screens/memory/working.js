@@ -1,13 +1,9 @@
 // Working memory: values under keys, with versions and expiry.
 
-import { put } from "../../core/api.js";
-import { ask } from "../../core/dialog.js";
-import { h, replace, words } from "../../core/dom.js";
-import { number, shortened } from "../../core/format.js";
-import { empty, say } from "../../core/notice.js";
-import { action, code, deleteButton, note, pagesOf, parsedJson, side } from "../../core/parts.js";
-import { pagedTable } from "../../core/table.js";
-import { time } from "../../core/time.js";
+import {
+  action, ask, code, deleteButton, empty, number, pagedTable, pagesOf, parsedJson, partHead, put, replace, say,
+  shortened, side, time, words,
+} from "../../core/index.js";
 
 
 /** @param {import("../../core/screen.js").Screen} screen @param {import("../memory.js").Agent} agent @param {Element} place */
@@ -42,6 +38,6 @@ export async function workingPart(screen, agent, place) {
     none: empty("The working memory is empty.", "Tools and clients keep values here between turns: counters, lists, state of a task."),
     load: pagesOf(base, {}, { key: "key" }),
   });
-  replace(place, h("div", { class: "head" }, note("Values under keys. They are not part of the prompt; tools read and write them."), action(place, "New entry", () => set())), table.node);
+  replace(place, partHead("Values under keys. They are not part of the prompt; tools read and write them.", action(place, "New entry", () => set())), table.node);
   await table.reload();
 }

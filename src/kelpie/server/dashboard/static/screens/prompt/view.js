@@ -1,13 +1,10 @@
 // A prompt as a person reads it: where the tokens go, every part in the order the model read them, what compaction took
 // away, and the difference to another prompt.
 
-import { get } from "../../core/api.js";
-import { partsBar } from "../../core/chart.js";
-import { diffView } from "../../core/diff.js";
-import { h, replace, visible, words } from "../../core/dom.js";
-import { count, moment, number, shortened, tokens } from "../../core/format.js";
-import { longText } from "../../core/long_text.js";
-import { card, hint, note, tag } from "../../core/parts.js";
+import {
+  card, count, diffView, get, h, hint, longText, moment, note, number, partsBar, replace, shortened, tag, tokens,
+  visible, words,
+} from "../../core/index.js";
 
 /** @typedef {{kind: string, label: string, tokens: number, text: string}} Part */
 /** @typedef {{parts: Part[], options: {[name: string]: unknown}, left_out: number, context_window: number | null, prompt_tokens: number | null, why_not: string | null, agent_id: string, model: string | null}} Prompt */

@@ -1,6 +1,6 @@
 // A form from a JSON schema: one field per property. What a field cannot express is written as JSON.
 
-import { freshId, h, words } from "../../core/dom.js";
+import { freshId, h, words } from "../../core/index.js";
 
 const LONG = /text|content|body|code|query|message|prompt|source/i;
 

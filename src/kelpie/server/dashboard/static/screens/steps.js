@@ -1,11 +1,6 @@
 // The exact prompt of one step, what came of it, and the difference to another step: `#/steps/<id>?with=<id>`.
 
-import { h, replace, words } from "../core/dom.js";
-import { cost, moment, tokens } from "../core/format.js";
-import { card, head, labelled, linkTo, note, side } from "../core/parts.js";
-import { keep } from "../core/router.js";
-import { Screen } from "../core/screen.js";
-import { stateTag } from "../core/stop_reasons.js";
+import { card, chatPath, cost, h, head, keep, labelled, linkTo, moment, note, replace, Screen, stateTag, tokens, words } from "../core/index.js";
 import { transcript } from "./chat/transcript.js";
 import { comparison, compaction, promptView } from "./prompt/view.js";
 
@@ -22,7 +17,7 @@ export default class StepScreen extends Screen {
     const pick = h("select", { on: { change: () => void this.attempt(() => this.#compare(place, prompt, pick.value)) } }, h("option", { value: "" }, "Choose a step"), others.filter((/** @type {any} */ each) => each.id !== id).map((/** @type {any} */ each) => h("option", { value: each.id, selected: each.id === wanted }, `${each.run_id === step.run_id ? "same run, " : ""}${moment(each.kelpie_created_at)}, ${tokens(each.prompt_tokens)}`)));
     replace(
       this,
-      head(["Prompt of a step of ", words(agent.name)], side(linkTo(["runs", step.run_id], "Run", { class: "button" }), linkTo(run.conversation_id ? ["chat", step.agent_id, run.conversation_id] : ["chat", step.agent_id], "Chat", { class: "button" }))),
+      head(["Prompt of a step of ", words(agent.name)], linkTo(["runs", step.run_id], "Run", { class: "button" }), linkTo(chatPath(step.agent_id, run.conversation_id), "Chat", { class: "button" })),
       note(stateTag(step.status), " ", words(step.model_handle), `, ${moment(prompt.created_at)}, ${tokens(step.prompt_tokens)} in, ${tokens(step.completion_tokens)} out, ${cost(step.kelpie_cost_usd)}`),
       card("What came of it", h("div", { class: "said" }, said)),
       promptView(prompt),
