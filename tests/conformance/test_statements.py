@@ -74,14 +74,16 @@ UNKNOWN = {
     "/v1/jobs/{job}",  # a batch; see tests/batches
     "/v1/kelpie/mcp-tasks/{mcp_task}",  # these two need an MCP server that answers
     "/v1/tools/mcp/servers/{mcp_server_name}/tools",
-    "/v1/agents/{agent}/messages/batch/{batch}",  # these four: see tests/batches
+    "/v1/agents/{agent}/messages/batch/{batch}",  # these five: see tests/batches
     "/v1/kelpie/batches/{batch}",
+    "/v1/kelpie/batches/{batch}/items",
     "/v1/messages/batches/{batch}",
     "/v1/messages/batches/{batch}/messages",
 }
 ELSEWHERE = {
     "/v1/agents/{agent}/archival-memory/search",  # asked for above, with the query that it needs
     "/v1/kelpie/ids",  # needs a prefix
+    "/v1/kelpie/logs/stream",  # has no end
     "/v1/providers/{provider}/check",  # asks the provider
     "/v1/tools/mcp/oauth/callback",  # needs a login that waits
     "/v1/mcp-servers/{mcp_server}/tools/{tool}",  # needs a tool of that server

@@ -88,6 +88,25 @@ def test_a_page_without_network_stays_readable_and_recovers(
     expect(page.get_by_role("table", name="Agents").locator("tbody tr")).to_have_count(1)
 
 
+def test_the_log_goes_on_after_a_restart(server: Served, api: httpx.Client, watched: Watched) -> None:
+    watched.expect(AWAY)
+    agent = make_agent(api, "logged")["id"]
+
+    def fail() -> None:
+        assert api.post(f"/v1/agents/{agent}/messages", json={"input": script({"error": "llm_rate_limit"})}).is_error
+
+    page = watched.open(f"#/logs?contains={agent}")
+    lines = page.get_by_role("log").locator(".log-line:not(.hint)")
+    fail()
+    expect(lines).to_have_count(1)
+    server.kill()
+    expect(page.locator(".banner")).to_be_visible()
+    server.start()
+    fail()
+    expect(lines).to_have_count(2)
+    expect(page.locator(".banner")).to_be_hidden()
+
+
 def test_runs_that_were_recovered_or_have_stored_nothing_for_long_are_marked(
     server: LateServer, api: httpx.Client, watched: Watched
 ) -> None:

@@ -45,6 +45,7 @@ def test_runs_are_filtered_by_state_agent_age_cost_and_error(
     expect(table).to_contain_text("dear")
     page.get_by_label("Cost at least").fill("")
     page.keyboard.press("Tab")
+    expect(table.locator("tr")).to_have_count(3)
     page.get_by_label("Agent", exact=True).fill("good")
     expect(table.locator("tr")).to_have_count(1)
     page.reload()

@@ -53,6 +53,18 @@ def test_a_schedule_is_made_run_paused_and_deleted(
     expect(history.first.get_by_role("link", name="Run")).to_be_visible()
     assert violations(page) == []
     assert len(runs_of(api, agent)) == 1
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_role("dialog").get_by_label("Times that were missed").select_option("skip")
+    page.get_by_role("dialog").get_by_role("button", name="Save schedule").click()
+    expect(page.locator("dl.facts")).to_contain_text("skip")
+    assert api.get(f"/v1/kelpie/schedules/{made['id']}").json()["missed_policy"] == "skip"
+    page.goto(f"{page.url.partition('#')[0]}#/schedules/firings")
+    expect(history).to_have_count(1)
+    expect(history.first).to_contain_text("clerk")
+    assert violations(page) == []
+    page.get_by_label("State").select_option("Given up")
+    expect(page.get_by_text("No firings here.")).to_be_visible()
+    page.go_back()
     page.get_by_role("button", name="Delete weekly").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete schedule").click()
     expect(page.get_by_text("No schedules.")).to_be_visible()

@@ -1,12 +1,15 @@
-// Schedules and webhooks of all agents: `#/schedules`, `#/schedules/<id>`, and the webhooks at `#/schedules/webhooks`.
+// Schedules and webhooks of all agents: `#/schedules`, `#/schedules/<id>`, what was fired at `#/schedules/firings`, and
+// the webhooks at `#/schedules/webhooks`.
 
 import {
-  action, agentLink, ago, ask, askWithAgent, card, code, confirm, count, deleteButton, empty, factList, go, h, head,
-  hint, link, linkTo, longText, moment, pagedTable, pagesOf, patch, post, replace, say, Screen, shortcut, shortened,
-  shownOnce, side, tabs, tag, time, words,
+  action, agentLink, ago, ask, askWithAgent, card, choice, code, confirm, count, deleteButton, empty, factList, filters,
+  go, h, head, hint, keep, link, linkTo, longText, moment, pagedTable, pagesOf, patch, post, replace, say, Screen,
+  shortcut, shortened, shownOnce, side, tabs, tag, time, words,
 } from "../core/index.js";
 
 const HISTORY = 20;
+const FIRINGS = [["", "Any state"], ["dead", "Given up"], ["waiting", "Waiting"], ["running", "Running"], ["done", "Done"], ["skipped", "Skipped"], ["cancelled", "Cancelled"]];
+const MISSED = [["run_once", "run once"], ["run_all", "run all, up to a limit"], ["skip", "skip"]];
 const REFRESH_MS = 5000;
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** @type {{[state: string]: string}} */
@@ -16,13 +19,14 @@ export default class SchedulesScreen extends Screen {
   async show() {
     const part = this.route.path[1];
     if (part === "webhooks") await this.#hooks();
+    else if (part === "firings") await this.#history();
     else if (part && part !== "list") await this.#one(part);
     else await this.#list();
   }
 
-  /** @param {string} current @param {HTMLElement} button */
-  #head(current, button) {
-    return [head("Schedules and webhooks", button), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["webhooks", "Webhooks"]], current)];
+  /** @param {string} current @param {...HTMLElement} buttons */
+  #head(current, ...buttons) {
+    return [head("Schedules and webhooks", ...buttons), tabs("Kinds", ["schedules"], [["list", "Schedules"], ["firings", "Firings"], ["webhooks", "Webhooks"]], current)];
   }
 
   async #list() {
@@ -73,23 +77,12 @@ export default class SchedulesScreen extends Screen {
       const done = await ask("Edit schedule", [
         { name: "name", label: "Name", value: row.name ?? "" },
         ...(single ? [{ name: "message", label: "Message", kind: /** @type {const} */ ("textarea"), rows: 5, value: textOf(row), required: true }] : []),
-        ...(row.recurrence_rule ? [{ name: "rule", label: "Cron expression", value: row.recurrence_rule, required: true }, { name: "zone", label: "Time zone", value: row.timezone, required: true }] : []),
-      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, ...(single ? { message: values.message } : {}), ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : {}) }), true));
+        ...(row.recurrence_rule ? [{ name: "rule", label: "Cron expression", value: row.recurrence_rule, required: true }, { name: "zone", label: "Time zone", value: row.timezone, required: true }] : [{ name: "at", label: "Time", value: row.scheduled_time, required: true, hint: "With its offset, such as 2027-01-31T09:00:00Z." }]),
+        { name: "missed", label: "Times that were missed", kind: /** @type {const} */ ("select"), value: row.missed_policy, options: MISSED.map(([value = "", label = ""]) => ({ value, label })) },
+      ], "Save schedule", async (values) => (await patch(base, { name: values.name || null, ...(single ? { message: values.message } : {}), ...(row.recurrence_rule ? { recurrence_rule: values.rule, timezone: values.zone } : values.at !== row.scheduled_time ? { scheduled_time: values.at } : {}), missed_policy: values.missed }), true));
       if (done) await again();
     };
-    const table = pagedTable(this, {
-      label: "Firings",
-      columns: [
-        ["Due", (/** @type {any} */ each) => [moment(each.scheduled_time), each.manual && [" ", tag("by hand")]]],
-        ["State", (each) => stateOf(each.status)],
-        ["Attempts", (each) => count(each.attempts, "attempt"), "num"],
-        ["Error", (each) => words(shortened(each.error, 300)), "text"],
-        ["Run", (each) => (each.run_id ? linkTo(["runs", each.run_id], "Run") : each.batch_id ? linkTo(["batches", each.batch_id], "Batch") : "–")],
-        ["Actions", (each) => each.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${each.id}/requeue`); say("The firing is tried again"); await table.reload(); })],
-      ],
-      none: empty("It has not fired yet."),
-      load: pagesOf(`${base}/firings`, {}, { limit: HISTORY }),
-    });
+    const table = this.#firings(pagesOf(`${base}/firings`, {}, { limit: HISTORY }), "It has not fired yet.", false);
     this.windowTitle(row.name || "Schedule");
     replace(
       this,
@@ -97,7 +90,40 @@ export default class SchedulesScreen extends Screen {
       card("About", factList([["Agent", agentLink(row.agent_id)], ["When", whenOf(row)], ["State", stateOf(row.status)], ["Next", row.next_scheduled_time ? moment(row.next_scheduled_time) : "none"], ["Missed times", words(String(row.missed_policy).replaceAll("_", " "))], ["Id", code(row.id)]]), longText(textOf(row), { label: "Message" })),
       card("History", table.node),
     );
+    await table.reload();
+  }
+
+  /**
+   * Firings with what came of them; one that was given up can be tried again.
+   * @param {import("../core/table.js").PagedOptions["load"]} load
+   * @param {string} none
+   * @param {boolean} all whether they are of several schedules
+   */
+  #firings(load, none, all) {
+    const table = pagedTable(this, {
+      label: "Firings",
+      link: all ? (row) => link(["schedules", row.schedule_id]) : undefined,
+      columns: [
+        ["Due", (row) => [moment(row.scheduled_time), row.manual && [" ", tag("by hand")]]],
+        ["Agent", (row) => agentLink(row.agent_id)],
+        ["State", (row) => stateOf(row.status), "short"],
+        ["Attempts", (row) => count(row.attempts, "attempt"), "num"],
+        ["Error", (row) => words(shortened(row.error, 300)), "text"],
+        ["Run", (row) => (row.run_id ? linkTo(["runs", row.run_id], "Run") : row.batch_id ? linkTo(["batches", row.batch_id], "Batch") : "–"), "short"],
+        ["Actions", (row) => row.status === "dead" && action(this, "Try again", async () => { await post(`v1/kelpie/firings/${row.id}/requeue`); say("The firing is tried again"); await table.reload(); }), "actions"],
+      ],
+      none: empty(none),
+      load,
+    });
     this.repeat(() => table.reload(), REFRESH_MS);
+    return table;
+  }
+
+  /** Firings of all schedules, such as those that were given up. */
+  async #history() {
+    const chosen = { status: this.asked("status") };
+    const table = this.#firings(pagesOf("v1/kelpie/firings", chosen), "No firings here.", true);
+    replace(this, this.#head("firings"), filters(choice("State", FIRINGS, chosen.status, (status) => { chosen.status = status; keep(chosen); void this.attempt(() => table.restart()); })), table.node);
     await table.reload();
   }
 

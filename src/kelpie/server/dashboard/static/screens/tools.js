@@ -151,7 +151,7 @@ export default class ToolsScreen extends Screen {
       await this.#permissions(place);
     };
     const chosen = this.route.query.get("agent");
-    const agent = chosen ? await this.get(`v1/agents/${chosen}`, { include: "agent.tags" }) : null;
+    const agent = chosen ? await this.agent(chosen) : null;
     const rights = h("div", { class: "screen" });
     const of = async (/** @type {string} */ id) => {
       const found = await this.get(`v1/agents/${id}/permissions`);

@@ -29,19 +29,23 @@ export class Entry {
     this.node = h("article", { class: `entry ${kind}`, "aria-label": who }, this.body, this.foot);
   }
 
-  /** Draws soon, once for all that comes until then. @param {() => void} draw */
+  /** Draws after a moment, once for all that comes until then. @param {() => void} draw */
   later(draw) {
-    this.#timer ||= window.setTimeout(() => (this.drawn(), draw()), DRAW_MS);
+    this.#timer ||= window.setTimeout(() => {
+      this.#timer = 0;
+      draw();
+    }, DRAW_MS);
   }
 
-  drawn() {
+  /** Draws nothing later. */
+  settled() {
     clearTimeout(this.#timer);
     this.#timer = 0;
   }
 
   /** Leaves the page; what was to be drawn is not. */
   discard() {
-    this.drawn();
+    this.settled();
     this.node.remove();
   }
 
@@ -89,7 +93,7 @@ export class TextEntry extends Entry {
 
   /** The whole text, once it is stored. @param {unknown} content */
   set(content) {
-    this.drawn();
+    this.settled();
     this.complete = true;
     if (typeof content === "string") {
       this.#text = content;
@@ -197,7 +201,7 @@ export class ToolEntry extends Entry {
   stored = false;
 
   #draw() {
-    this.drawn();
+    this.settled();
     replace(this.#shown, longText(prettyJson(this.#arguments), { label: "Arguments" }));
   }
 
