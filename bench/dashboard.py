@@ -134,6 +134,9 @@ def main() -> None:
     parser.add_argument("--tree", type=Path, help="another checkout whose server is measured")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keeps the data directories here")
     args = parser.parse_args()
+    if shutil.which("chromium") is None:
+        print(json.dumps({"skipped": "chromium is not installed"}))
+        return
     json.dump(asyncio.run(run(args.few, args.many, args.rounds, args.tree, args.data)), sys.stdout, indent=2)
     print()
 

@@ -1,4 +1,7 @@
-"""The screenshots of docs/dashboard.md, made from a small story. `KELPIE_TEST_SCREENSHOTS=docs/images` renews them."""
+"""The screenshots of docs/dashboard.md and README.md, made from a small story. To renew them:
+
+KELPIE_TEST_SCREENSHOTS=docs/images .venv/bin/python -m pytest tests/dashboard/test_screenshots.py
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +10,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.wire_model import OPENAI, WireModel
-from tests.dashboard.agents import make_agent, require_approval
+from tests.dashboard.agents import make_agent, require_approval, say
 from tests.dashboard.watched import Watched
 
 OWN_SERVER = True
@@ -30,19 +33,32 @@ def test_the_pictures_of_the_documentation(
 ) -> None:
     blocks = [{"label": "human", "value": "Name: Ada\nLikes green tea"}, {"label": "persona", "value": "I plan trips."}]
     agent = make_agent(api, "bea", model=OPENAI, description="Plans trips.", memory_blocks=blocks)
-    say = {"messages": [{"role": "user", "content": "Plan three days in Porto for me, please."}]}
+    for name, line in (("tutor", {"text": "Até logo!"}), ("accountant", {"error": "llm_rate_limit"})):
+        say(api, make_agent(api, name), line)
+    asked = {"messages": [{"role": "user", "content": "Plan three days in Porto for me, please."}]}
     model.will([("conversation_search", {"query": "Porto"})], PLAN)
-    assert api.post(f"/v1/agents/{agent['id']}/messages", json=say).status_code == 200
+    assert api.post(f"/v1/agents/{agent['id']}/messages", json=asked).status_code == 200
     require_approval(api, agent, "memory_insert")
     model.will([("memory_insert", {"label": "human", "new_string": "Plans a trip to Porto"})])
     said = {"messages": [{"role": "user", "content": "Good. Remember that."}]}
     assert api.post(f"/v1/agents/{agent['id']}/messages", json=said).status_code == 200
-    page = visit(viewport={"width": 1200, "height": 760}).open(f"#/chat/{agent['id']}")
+    block = api.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human").json()
+    changed = {"value": "Name: Ada\nLikes green tea and old bookshops\nTravels by train"}
+    assert api.patch(f"/v1/blocks/{block['id']}", json=changed).status_code == 200
+    page = visit(viewport={"width": 1100, "height": 860}).open(f"#/chat/{agent['id']}")
     expect(page.get_by_role("button", name="Approve")).to_be_visible()
     screenshot(page, "chat")
-    page.goto(f"{page.url.partition('#')[0]}#/runs")
-    expect(page.get_by_role("table", name="Runs").locator("tbody tr")).to_have_count(2)
-    screenshot(page, "runs")
-    page.goto(f"{page.url.partition('#')[0]}#/prompt/{agent['id']}")
-    expect(page.get_by_role("heading", name="Where the tokens go")).to_be_visible()
-    screenshot(page, "prompt")
+    page.set_viewport_size({"width": 1100, "height": 700})
+    places = {
+        "runs": ("#/runs", "tbody tr:nth-child(4)"),
+        "prompt": (f"#/prompt/{agent['id']}", "summary.part"),
+        "memory": (f"#/memory/{agent['id']}/blocks/{block['id']}", ".diff-line.added"),
+        "inbox": ("#/inbox", "section pre"),
+        "usage": ("#/usage", "figure"),
+    }
+    for name, (place, content) in places.items():
+        page.goto(f"{page.url.partition('#')[0]}{place}")
+        expect(page.locator(f"main {content}").first).to_be_visible()
+        if name == "memory":
+            page.locator(f"main {content}").first.scroll_into_view_if_needed()
+        screenshot(page, name)
