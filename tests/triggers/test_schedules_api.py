@@ -153,6 +153,21 @@ async def test_a_clock_that_is_set_back_fires_nothing_twice_and_goes_on(rig: Rig
     await rig.settled(made["id"], "done", 2)
 
 
+async def test_what_was_made_by_a_clock_that_was_ahead_does_not_wait_for_it(rig: Rig) -> None:
+    assert (await rig.client.post(f"/v1/agents/{rig.agent}/stop")).status_code == 200
+    await rig.go_to(NINE + 24 * HOUR)
+    made = await rig.create(recurrence_rule="*/10 * * * *")
+    single = await rig.create(scheduled_time="2026-03-03T09:00:00Z")
+    assert made["next_scheduled_time"] == "2026-03-03T09:10:00Z"
+    (waiting,) = await rig.settled(single["id"], "waiting")
+    assert (await rig.client.post(f"/v1/agents/{rig.agent}/start")).status_code == 200
+    await rig.go_to(NINE)
+    await rig.until(lambda: _next(rig, made["id"], "2026-03-02T09:10:00Z"))
+    (done,) = await rig.settled(single["id"], "done")
+    assert (done["id"], done["attempts"]) == (waiting["id"], 2)
+    assert (await rig.client.get(f"{rig.base}/{made['id']}")).json()["last_scheduled_time"] is None
+
+
 async def _next(rig: Rig, schedule: str, wanted: str) -> bool:
     return (await rig.client.get(f"{rig.base}/{schedule}")).json()["next_scheduled_time"] == wanted
 

@@ -197,6 +197,11 @@ async def test_a_key_for_an_agent_sees_its_webhooks_and_no_others(rig: Rig) -> N
     assert refused.status_code == 403  # its token would outlive the key
 
 
+async def test_an_empty_name_is_refused_in_words(rig: Rig) -> None:
+    answer = await rig.client.post(rig.base, json={"name": ""}, headers=OWNER)
+    assert answer.status_code == 422 and "name: must not be empty." in answer.text
+
+
 async def test_an_unknown_address_says_what_to_do(rig: Rig) -> None:
     for token in ("x", f"kelpie-hook_{'0' * 32}_{'A' * 43}"):
         answer = await rig.client.post(f"/v1/hooks/{token}", json={})
