@@ -4,11 +4,12 @@
     python -m tests.soak --hours 8          eight of them
     python -m tests.soak --minutes 5 --only seeds
 
-A portion runs the rounds of kill -9 and of power cuts, lets agents of every type work with a real language model,
-watches the memory of a server, and runs one of three groups of long tests; the rest of the hour goes to seeds of the
-simulation, which begin where the last portion ended (`.soak.json` has the next seed of each scenario). At its end it
-prints one report: seeds per scenario, the faults that fired and where, each new failing seed with a smaller run that
-fails alike, kill rounds, and the slope of memory. The exit code is 1 when anything failed.
+A portion runs the rounds of kill -9 and of power cuts, fires very many schedules at once, kills servers in large
+batches, lets agents of every type work with a real language model, watches the memory of a server, and runs one of
+three groups of long tests; the rest of the hour goes to seeds of the simulation, which begin where the last portion
+ended (`.soak.json` has the next seed of each scenario). At its end it prints one report: seeds per scenario, the faults
+that fired and where, each new failing seed with a smaller run that fails alike, kill rounds, and the slope of memory.
+The exit code is 1 when anything failed.
 """
 
 import argparse
@@ -34,7 +35,11 @@ PROGRESS = ROOT / ".soak.json"
 BATCH = 10  # seeds of one scenario that a process plays in a row
 BROKEN_MAX = 5  # failing seeds of a scenario in a portion, after which it rests
 MEMORY_MINUTES = 10
-ROUNDS = ("tests/acceptance/test_kill.py", "tests/world/test_power_loss.py")
+ROUNDS = (
+    "tests/acceptance/test_kill.py",
+    "tests/world/test_power_loss.py",
+    "tests/acceptance/test_triggers_at_scale.py",
+)
 MODEL = ("tests/live/test_real_model.py",)  # alone: each worker has a model server, which needs a core and memory
 MODEL_WORKERS = "2"
 GROUPS = (

@@ -25,6 +25,8 @@ SECTIONS: dict[str, list[str | list[Call]]] = {
     "conversations": [HELLO],
     "agentFiles": [HELLO],
     "templates": [],
+    "folders": [],
+    "schedules": [],
     "errors": [],
 }
 NEEDS_CELLS = ("tools", "approvals")

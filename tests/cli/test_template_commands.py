@@ -19,3 +19,5 @@ def test_a_template_is_made_shown_used_and_deleted(running: Live) -> None:
     assert "VARIABLE=VALUE" in running.kelpie("templates", "deploy", "desk", "--set", "x").stderr
     assert running.kelpie("templates", "delete", "desk", "--yes").stdout == "Deleted template desk.\n"
     assert "desk" not in running.kelpie("templates", "list").stdout
+    gone = running.kelpie("templates", "deploy", "desk")
+    assert gone.returncode == 4 and "Give the name of one that exists" in gone.stderr

@@ -30,6 +30,7 @@ async def test_an_unknown_model_is_not_found(sdk: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as raised:
         await sdk.chat.completions.create(model="nobody", messages=HI)
     assert raised.value.code == "model_not_found" and "nobody" in raised.value.message
+    assert "GET /v1/models lists them" in raised.value.message
     assert raised.value.type == "not_found_error"
 
 

@@ -110,6 +110,30 @@ async def test_parallel_creates_cannot_pass_the_quota(
     await is_counted(kelpie, tenant)
 
 
+async def test_files_beyond_the_quota_are_refused_and_deleting_one_makes_room(
+    kelpie: Kelpie, operator: httpx.AsyncClient, tenant: httpx.AsyncClient
+) -> None:
+    path = f"/v1/kelpie/quotas/{organization_of(tenant)}"
+    assert (await operator.put(path, json={"files": 2})).status_code == 200
+    folder = (await tenant.post("/v1/folders/", json={"name": "notes"})).json()["id"]
+
+    async def upload(number: int) -> httpx.Response:
+        file = {"file": (f"{number}.txt", f"note {number}".encode(), "text/plain")}
+        return await tenant.post(f"/v1/folders/{folder}/upload", files=file)
+
+    answers = await asyncio.gather(*(upload(number) for number in range(4)))
+    assert sorted(each.status_code for each in answers) == [200, 200, 507, 507]
+    refused = next(each for each in answers if each.status_code == 507).json()
+    assert refused["quota"] == {"name": "files", "limit": 2, "used": 2, "setting": "KELPIE_QUOTA_FILES"}
+    assert (await used(tenant))["files"] == 2
+    listed = (await tenant.get(f"/v1/folders/{folder}/files")).json()
+    assert len(listed) == 2
+    assert (await tenant.delete(f"/v1/folders/{folder}/{listed[0]['id']}")).status_code in (200, 204)
+    assert (await used(tenant))["files"] == 1
+    assert (await upload(5)).status_code == 200
+    await is_counted(kelpie, tenant)
+
+
 async def test_stored_bytes_refuse_what_grows_and_nothing_else(
     kelpie: Kelpie, operator: httpx.AsyncClient, tenant: httpx.AsyncClient
 ) -> None:

@@ -12,13 +12,15 @@ import pytest
 from kelpie.app import Kelpie
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.core.triggers.schedules import ATTEMPTS_MAX, SCHEDULES_MAX, UNSETTLED_MAX
+from kelpie.core.triggers.schedules import ATTEMPTS_MAX, SCHEDULES_MAX, UNSETTLED_MAX, Schedule
 from kelpie.triggers import schedules as resource
+from kelpie.triggers.scheduler import Scheduler
 from tests.server.rig import Puppet, client_of, make_agent, open_rig
 
 DEADLINE_S = 30.0
 NINE = int(datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp()) * MICROS_PER_SECOND  # a Monday
 HOUR = 3600 * MICROS_PER_SECOND
+ALL_OF_THEM = ("/v1/kelpie/schedules", "/v1/kelpie/firings")
 
 
 class HandClock:
@@ -149,6 +151,21 @@ async def test_a_clock_that_is_set_back_fires_nothing_twice_and_goes_on(rig: Rig
     assert len(await rig.firings(made["id"], status="done")) == 1
     await rig.go_to(NINE + HOUR + HOUR // 6)
     await rig.settled(made["id"], "done", 2)
+
+
+async def test_what_was_made_by_a_clock_that_was_ahead_does_not_wait_for_it(rig: Rig) -> None:
+    assert (await rig.client.post(f"/v1/agents/{rig.agent}/stop")).status_code == 200
+    await rig.go_to(NINE + 24 * HOUR)
+    made = await rig.create(recurrence_rule="*/10 * * * *")
+    single = await rig.create(scheduled_time="2026-03-03T09:00:00Z")
+    assert made["next_scheduled_time"] == "2026-03-03T09:10:00Z"
+    (waiting,) = await rig.settled(single["id"], "waiting")
+    assert (await rig.client.post(f"/v1/agents/{rig.agent}/start")).status_code == 200
+    await rig.go_to(NINE)
+    await rig.until(lambda: _next(rig, made["id"], "2026-03-02T09:10:00Z"))
+    (done,) = await rig.settled(single["id"], "done")
+    assert (done["id"], done["attempts"]) == (waiting["id"], 2)
+    assert (await rig.client.get(f"{rig.base}/{made['id']}")).json()["last_scheduled_time"] is None
 
 
 async def _next(rig: Rig, schedule: str, wanted: str) -> bool:
@@ -285,6 +302,88 @@ async def test_schedules_go_with_their_agent(rig: Rig) -> None:
     assert (await rig.client.get(f"{rig.base}/{made['id']}")).status_code == 404
     assert (await rig.client.get("/v1/kelpie/schedules")).json() == []
     assert (await rig.client.get("/v1/kelpie/firings")).json() == []
+
+
+async def test_a_server_that_stops_finishes_what_it_is_firing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, held, let = HandClock(NINE), asyncio.Event(), asyncio.Event()
+    original = Scheduler._fire
+
+    async def fire(self: Scheduler, schedule: Schedule) -> None:
+        held.set()
+        await let.wait()
+        await original(self, schedule)
+
+    monkeypatch.setattr(Scheduler, "_fire", fire)
+    async with open_rig(tmp_path, clock=clock) as (kelpie, puppet), client_of(kelpie) as client:
+        rig = Rig(kelpie, puppet, client, clock, (await make_agent(client))["id"])
+        made = [await rig.create(scheduled_time="2026-03-02T10:00:00Z", message=f"{n}") for n in range(3)]
+        await rig.go_to(NINE + HOUR)
+        async with asyncio.timeout(DEADLINE_S):
+            await held.wait()
+            stopping = asyncio.create_task(kelpie.stop(DEADLINE_S))
+            await asyncio.sleep(0)
+            let.set()
+            await stopping
+    monkeypatch.setattr(Scheduler, "_fire", None)  # nothing is left to fire
+    async with open_rig(tmp_path, clock=clock) as (kelpie, puppet), client_of(kelpie) as client:
+        rig = Rig(kelpie, puppet, client, clock, rig.agent)
+        for each in made:
+            (firing,) = await rig.settled(each["id"], "done")
+            assert firing["attempts"] == 1
+        assert sorted(await rig.said()) == ["0", "1", "2"]
+
+
+async def test_a_key_for_an_agent_and_another_organization_see_no_other_schedules(rig: Rig) -> None:
+    other = (await make_agent(rig.client, name="other"))["id"]
+    mine, own = await rig.create(recurrence_rule="0 * * * *"), f"/v1/agents/{other}/schedule"
+    project = (await rig.client.post("/v1/projects", json={"name": "one"})).json()["id"]
+    await rig.client.post(f"/v1/projects/{project}/agents", json={"agent_id": other})
+    for scope in ({"agent_ids": [other]}, {"project_ids": [project]}):
+        key = (await rig.client.post("/v1/kelpie/keys", json={"name": "k"} | scope)).json()["key"]
+        bound = {"Authorization": f"Bearer {key}"}
+        body = {"message": "x", "recurrence_rule": "0 * * * *"}
+        made = (await rig.client.post(own, json=body, headers=bound)).json()
+        listed = (await rig.client.get(own, headers=bound)).json()["scheduled_messages"]
+        assert [each["id"] for each in listed][:1] == [made["id"]]
+        for path in (rig.base, f"{rig.base}/{mine['id']}", f"{rig.base}/{mine['id']}/firings", *ALL_OF_THEM):
+            assert (await rig.client.get(path, headers=bound)).status_code == 403, path
+        stray = f"{own}/{mine['id']}"
+        assert (await rig.client.get(stray, headers=bound)).status_code == 404
+        assert (await rig.client.patch(stray, json={"paused": True}, headers=bound)).status_code == 404
+        assert (await rig.client.post(f"{stray}/run", headers=bound)).status_code == 404
+        assert (await rig.client.delete(stray, headers=bound)).status_code == 404
+    organization = (await rig.client.post("/v1/admin/orgs/", json={"name": "other"})).json()
+    user = (await rig.client.post("/v1/admin/users/", json={"name": "u", "organization_id": organization["id"]})).json()
+    headers = {"user_id": user["id"]}
+    for path in (rig.base, f"{rig.base}/{mine['id']}", f"{rig.base}/{mine['id']}/firings"):
+        assert (await rig.client.get(path, headers=headers)).status_code == 404, path
+    foreign = await rig.client.post(rig.base, json={"message": "x", "recurrence_rule": "0 * * * *"}, headers=headers)
+    assert foreign.status_code == 404
+    assert [(await rig.client.get(path, headers=headers)).json() for path in ALL_OF_THEM] == [[], []]
+    assert (await rig.client.get(f"{rig.base}/{mine['id']}")).json() == mine
+
+
+async def test_two_changes_at_once_keep_both(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await rig.create(recurrence_rule="0 * * * *")
+    path, read, go_on = f"{rig.base}/{made['id']}", asyncio.Event(), asyncio.Event()
+    original = resource.Schedules._prepared
+
+    async def prepared(self: resource.Schedules, *arguments: Any) -> Any:
+        if not read.is_set():
+            read.set()
+            await go_on.wait()
+        return await original(self, *arguments)
+
+    monkeypatch.setattr(resource.Schedules, "_prepared", prepared)
+    async with asyncio.timeout(DEADLINE_S):
+        first = asyncio.create_task(rig.client.patch(path, json={"name": "renamed"}))
+        await read.wait()
+        await rig.client.patch(path, json={"max_steps": 7, "message": "new"})
+        go_on.set()
+        await first
+    after = (await rig.client.get(path)).json()
+    assert (after["name"], after["message"]["max_steps"]) == ("renamed", 7)
+    assert [each["content"] for each in after["message"]["messages"]] == ["new"]
 
 
 async def test_many_schedules_of_the_same_second_are_all_fired_once(rig: Rig) -> None:

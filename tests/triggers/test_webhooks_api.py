@@ -178,3 +178,32 @@ async def test_it_is_refused_with_the_field(rig: Rig) -> None:
     assert empty.status_code == 422 and "name" in empty.text
     other = await rig.client.post(rig.base, json={"name": "a", "conversation_id": "conv-x"}, headers=OWNER)
     assert other.status_code == 400 and "conv" in other.text
+
+
+async def test_a_key_for_an_agent_sees_its_webhooks_and_no_others(rig: Rig) -> None:
+    hook = await rig.create()
+    rig.client.headers.update(OWNER)
+    other = (await make_agent(rig.client, name="other"))["id"]
+    theirs = (await rig.client.post(f"/v1/agents/{other}/hooks", json={"name": "theirs"})).json()
+    key = (await rig.client.post("/v1/kelpie/keys", json={"name": "k", "agent_ids": [other]})).json()["key"]
+    del rig.client.headers["Authorization"]
+    bound = {"Authorization": f"Bearer {key}"}
+    listed = (await rig.client.get(f"/v1/agents/{other}/hooks", headers=bound)).json()
+    assert [each["id"] for each in listed] == [theirs["id"]] and "token" not in listed[0]
+    for path in (rig.base, f"{rig.base}/{hook['id']}", "/v1/kelpie/hooks", f"/v1/kelpie/hooks/{hook['id']}"):
+        assert (await rig.client.get(path, headers=bound)).status_code == 403, path
+    assert (await rig.client.get(f"/v1/agents/{other}/hooks/{hook['id']}", headers=bound)).status_code == 404
+    refused = await rig.client.post(f"/v1/agents/{other}/hooks", json={"name": "more"}, headers=bound)
+    assert refused.status_code == 403  # its token would outlive the key
+
+
+async def test_an_empty_name_is_refused_in_words(rig: Rig) -> None:
+    answer = await rig.client.post(rig.base, json={"name": ""}, headers=OWNER)
+    assert answer.status_code == 422 and "name: must not be empty." in answer.text
+
+
+async def test_an_unknown_address_says_what_to_do(rig: Rig) -> None:
+    for token in ("x", f"kelpie-hook_{'0' * 32}_{'A' * 43}"):
+        answer = await rig.client.post(f"/v1/hooks/{token}", json={})
+        assert answer.status_code in (401, 404), answer.text
+    assert "use the address that was shown last" in (await rig.client.post("/v1/hooks/x", json={})).text

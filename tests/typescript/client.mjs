@@ -216,6 +216,48 @@ const sections = {
     await assert.rejects(client.environments.sendMessage(device.connectionId, { messages: [] }), NotFoundError);
   },
 
+  async folders() {
+    const agent = await made();
+    const folder = await client.folders.create({ name: `ts-${agent.id.slice(-12)}`, description: "notes" });
+    assert.equal((await client.folders.retrieve(folder.id)).description, "notes");
+    const text = "The lighthouse of Westhaven is 41 metres high.";
+    const sent = await client.folders.files.upload(folder.id, { file: await toFile(Buffer.from(text), "notes.txt") });
+    let file = sent;
+    const end = Date.now() + 60_000;
+    while (file.processing_status !== "completed") {
+      assert.ok(Date.now() < end && file.processing_status !== "error", `${file.processing_status} ${file.error_message}`);
+      file = await client.folders.files.retrieve(sent.id, { folder_id: folder.id, include_content: true });
+    }
+    file = await client.folders.files.retrieve(sent.id, { folder_id: folder.id, include_content: true });
+    assert.match(file.content, /41 metres/);
+    assert.deepEqual((await all(client.folders.files.list(folder.id))).map((each) => each.id), [sent.id]);
+    await client.agents.folders.attach(folder.id, { agent_id: agent.id });
+    assert.deepEqual((await all(client.agents.folders.list(agent.id))).map((each) => each.id), [folder.id]);
+    assert.deepEqual(await client.folders.agents.list(folder.id), [agent.id]);
+    const opened = await client.agents.files.open(sent.id, { agent_id: agent.id });
+    assert.ok(Array.isArray(opened));
+    const [seen] = await all(client.agents.files.list(agent.id));
+    assert.deepEqual([seen.file_id, seen.is_open], [sent.id, true]);
+    await client.agents.files.close(sent.id, { agent_id: agent.id });
+    assert.deepEqual(await client.agents.files.closeAll(agent.id), []);
+    assert.equal((await client.folders.update(folder.id, { description: "changed" })).description, "changed");
+    await client.agents.folders.detach(folder.id, { agent_id: agent.id });
+    await client.folders.files.delete(sent.id, { folder_id: folder.id });
+    await assert.rejects(client.folders.files.retrieve(sent.id, { folder_id: folder.id }), NotFoundError);
+    await client.folders.delete(folder.id);
+    await assert.rejects(client.folders.retrieve(folder.id), NotFoundError);
+  },
+
+  async schedules() {
+    const agent = await made();
+    const time = { type: "recurring", cron_expression: "0 9 * * 1" };
+    const schedule = await client.agents.schedule.create(agent.id, { ...user("report"), schedule: time });
+    assert.ok(schedule.next_scheduled_at);
+    assert.deepEqual((await client.agents.schedule.retrieve(schedule.id, { agent_id: agent.id })).schedule, time);
+    assert.equal((await client.agents.schedule.list(agent.id)).scheduled_messages.length, 1);
+    assert.ok((await client.agents.schedule.delete(schedule.id, { agent_id: agent.id })).success);
+  },
+
   async errors() {
     await assert.rejects(client.agents.retrieve("agent-00000000-0000-4000-8000-000000000000"), (error) => {
       assert.ok(error instanceof NotFoundError && error instanceof APIError);

@@ -4,27 +4,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ConversationId, HookId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.core.triggers.webhooks import Webhook
-from kelpie.storage.accounts.row_ownership import of_present_agent
-from kelpie.storage.rows.paging import Paging
 from kelpie.storage.tables import hooks
+from kelpie.storage.triggers.agent_rows import AgentRows
 from kelpie.world.database import Tx
 
 _c = hooks.c
-_PRESENT = of_present_agent(_c.agent_id)
-_ONE = sa.select(hooks).where(_c.id == sa.bindparam("of_hook"), _PRESENT)
-_LOCKED = _ONE.with_for_update()
-_OF_AGENT = sa.select(hooks).where(
-    _c.organization_id == sa.bindparam("of_organization"), _c.agent_id == sa.bindparam("of_agent"), _PRESENT
-)
-_OF_ALL = sa.select(hooks).where(_c.organization_id == sa.bindparam("of_organization"), _PRESENT)
-_COUNT = sa.select(sa.func.count()).where(_c.agent_id == sa.bindparam("of_agent"))
+_ROWS = AgentRows(hooks, "Webhook")
 _INSERT = sa.insert(hooks)
-_DELETE = sa.delete(hooks).where(_c.id == sa.bindparam("of_hook"))
 _CHANGEABLE = ("name", "conversation_id", "instructions", "enabled", "updated_at")
 _UPDATE = (
     sa.update(hooks)
@@ -33,7 +23,6 @@ _UPDATE = (
 )
 _RENEW = sa.update(hooks).where(_c.id == sa.bindparam("of_hook")).values(token_hash=sa.bindparam("new_hash"))
 _USED = sa.update(hooks).where(_c.id == sa.bindparam("of_hook")).values(last_used_at=sa.bindparam("at"))
-_PAGES = Paging(hooks, "created_at")
 
 
 def insert(tx: Tx, hook: Webhook, digest: str) -> None:
@@ -56,36 +45,27 @@ def note_use(tx: Tx, hook_id: HookId, at: Micros) -> None:
 
 
 def delete(tx: Tx, hook_id: HookId) -> None:
-    tx.execute(_DELETE, {"of_hook": hook_id})
+    _ROWS.delete(tx, hook_id)
 
 
 def find(tx: Tx, hook_id: str) -> tuple[Webhook, str] | None:
     """A webhook of any organization, and the hash of its secret."""
-    row = tx.execute(_ONE, {"of_hook": hook_id}).first()
+    row = _ROWS.find(tx, hook_id)
     return None if row is None else (_from_row(row), row.token_hash)
 
 
 def get(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, hook_id: str, *, lock: bool = False) -> Webhook:
     """A webhook of this agent, or of any. Raises NotFound."""
-    row = tx.execute(_LOCKED if lock else _ONE, {"of_hook": hook_id}).first()
-    if row is None or row.organization_id != organization or agent_id not in (None, row.agent_id):
-        raise NotFound("Webhook", hook_id[:80])
-    return _from_row(row)
+    return _from_row(_ROWS.get(tx, organization, agent_id, hook_id, lock=lock))
 
 
 def page(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, wanted: Page) -> list[Webhook]:
     """Webhooks of an agent, or of all agents of the organization."""
-    bound, within = {"of_organization": organization}, {"organization_id": str(organization)}
-    if agent_id is None:
-        rows = _PAGES.rows(tx, _OF_ALL, wanted, bound, within=within)
-    else:
-        within["agent_id"] = agent_id
-        rows = _PAGES.rows(tx, _OF_AGENT, wanted, bound | {"of_agent": agent_id}, within=within)
-    return [_from_row(row) for row in rows]
+    return [_from_row(row) for row in _ROWS.page(tx, organization, agent_id, wanted)]
 
 
 def count(tx: Tx, agent_id: AgentId) -> int:
-    return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
+    return _ROWS.count(tx, agent_id)
 
 
 def _to_row(hook: Webhook) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from kelpie.core.conversations.messages import NewMessage, Role
-from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ConversationId, OrganizationId, ScheduleId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
@@ -14,18 +13,13 @@ from kelpie.core.triggers.recurrence import Recurrence
 from kelpie.core.triggers.schedules import MissedPolicy, Schedule, ScheduledMessages
 from kelpie.storage.accounts.row_ownership import of_present_agent
 from kelpie.storage.conversations.message_rows import content_from_json, content_to_json
-from kelpie.storage.rows.paging import Paging
 from kelpie.storage.tables import schedules
+from kelpie.storage.triggers.agent_rows import AgentRows
 from kelpie.world.database import Tx
 
 _c = schedules.c
 _PRESENT = of_present_agent(_c.agent_id)
-_ONE = sa.select(schedules).where(_c.id == sa.bindparam("of_schedule"), _PRESENT)
-_LOCKED = _ONE.with_for_update()
-_OF_AGENT = sa.select(schedules).where(
-    _c.organization_id == sa.bindparam("of_organization"), _c.agent_id == sa.bindparam("of_agent"), _PRESENT
-)
-_OF_ALL = sa.select(schedules).where(_c.organization_id == sa.bindparam("of_organization"), _PRESENT)
+_ROWS = AgentRows(schedules, "Schedule")
 _DUE = (
     sa.select(schedules)
     .where(_c.next_at <= sa.bindparam("now"), _PRESENT)
@@ -33,7 +27,6 @@ _DUE = (
     .limit(sa.bindparam("most"))
 )
 _NEXT = sa.select(sa.func.min(_c.next_at))
-_COUNT = sa.select(sa.func.count()).where(_c.agent_id == sa.bindparam("of_agent"))
 # Schedules whose next time was found when the clock was ahead of where it is now.
 _AHEAD = (
     sa.select(schedules)
@@ -47,7 +40,6 @@ _AHEAD = (
     .limit(sa.bindparam("most"))
 )
 _INSERT = sa.insert(schedules)
-_DELETE = sa.delete(schedules).where(_c.id == sa.bindparam("of_schedule"))
 _CHANGEABLE = (
     "name", "said", "scheduled_at", "recurrence", "timezone", "missed", "missed_max", "paused", "next_at", "last_at",
     "updated_at",
@@ -57,7 +49,6 @@ _UPDATE = (
     .where(_c.id == sa.bindparam("of_schedule"))
     .values({name: sa.bindparam(f"new_{name}", type_=_c[name].type) for name in _CHANGEABLE})
 )
-_PAGES = Paging(schedules, "created_at")
 
 
 def insert(tx: Tx, schedule: Schedule) -> None:
@@ -72,46 +63,32 @@ def replace(tx: Tx, schedule: Schedule) -> None:
 
 def delete(tx: Tx, schedule_id: ScheduleId) -> None:
     """Deletes a schedule with its firings."""
-    tx.execute(_DELETE, {"of_schedule": schedule_id})
+    _ROWS.delete(tx, schedule_id)
 
 
 def get(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, schedule_id: str) -> Schedule:
     """A schedule of this agent, or of any. Raises NotFound."""
-    return _owned(tx.execute(_ONE, {"of_schedule": schedule_id}).first(), organization, agent_id, schedule_id)
+    return _from_row(_ROWS.get(tx, organization, agent_id, schedule_id))
 
 
 def locked(tx: Tx, organization: OrganizationId, agent_id: AgentId, schedule_id: str) -> Schedule:
     """The same, for a transaction that changes it. Raises NotFound."""
-    return _owned(tx.execute(_LOCKED, {"of_schedule": schedule_id}).first(), organization, agent_id, schedule_id)
-
-
-def _owned(
-    row: sa.Row[Any] | None, organization: OrganizationId, agent_id: AgentId | None, schedule_id: str
-) -> Schedule:
-    if row is None or row.organization_id != organization or agent_id not in (None, row.agent_id):
-        raise NotFound("Schedule", schedule_id[:80])
-    return _from_row(row)
+    return _from_row(_ROWS.get(tx, organization, agent_id, schedule_id, lock=True))
 
 
 def find(tx: Tx, schedule_id: str) -> Schedule | None:
     """A schedule of any organization, locked; None if it was deleted."""
-    row = tx.execute(_LOCKED, {"of_schedule": schedule_id}).first()
+    row = _ROWS.find(tx, schedule_id, lock=True)
     return None if row is None else _from_row(row)
 
 
 def page(tx: Tx, organization: OrganizationId, agent_id: AgentId | None, wanted: Page) -> list[Schedule]:
     """Schedules of an agent, or of all agents of the organization."""
-    bound, within = {"of_organization": organization}, {"organization_id": str(organization)}
-    if agent_id is None:
-        rows = _PAGES.rows(tx, _OF_ALL, wanted, bound, within=within)
-    else:
-        within["agent_id"] = agent_id
-        rows = _PAGES.rows(tx, _OF_AGENT, wanted, bound | {"of_agent": agent_id}, within=within)
-    return [_from_row(row) for row in rows]
+    return [_from_row(row) for row in _ROWS.page(tx, organization, agent_id, wanted)]
 
 
 def count(tx: Tx, agent_id: AgentId) -> int:
-    return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
+    return _ROWS.count(tx, agent_id)
 
 
 def due(tx: Tx, now: Micros, most: int) -> list[Schedule]:

@@ -348,6 +348,7 @@ TWO_SCHEDULERS = scenario(
     faults=(
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),
+        Aim(Fault.llm_malformed, "llm.status", rate=0.4),  # both try failed firings again, at the same time
     ),
     swarm=(Fault.network_delay, Fault.cpu_starvation),
     quiet_s=QUIET_S,

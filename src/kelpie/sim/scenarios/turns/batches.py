@@ -145,6 +145,7 @@ BATCHES = scenario(
         (
             Aim(Fault.network_packet_loss, "network.client", rate=0.05),
             Aim(Fault.network_delay, "network.client", rate=0.1),
+            Aim(Fault.cpu_starvation, "cpu", rate=0.05),
         ),
     ),
     swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
