@@ -14,6 +14,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.api_model.modelled_resource import PAGE, ModelledResource
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.invariants import views_are_current
 
 RECORDS_MIN = 2  # of one kind, before anything else is done
 RECORDS_MAX = 4  # several pages
@@ -66,7 +67,7 @@ class Cast:
 
 
 class CastModel(ModelledResource):
-    """Replaces agents of the cast: what belonged to one goes with it. The state: their ids by name."""
+    """Talks to agents of the cast, and replaces them: what belonged to one goes with it. The state: ids by name."""
 
     def __init__(self, machine: Machine, client: ScenarioClient, cast: Cast, models: "Sequence[RecordModel]") -> None:
         super().__init__(machine, client)
@@ -75,8 +76,23 @@ class CastModel(ModelledResource):
 
     async def act(self) -> None:
         name = self.client.picks(sorted(self.cast.agents))
-        if self.client.tosses(0.5):
+        if self.client.tosses(0.7):
+            await self.talk(name)
+        else:
+            await self._replace(name)
+
+    async def talk(self, name: str) -> None:
+        """A turn of an agent, which loads it: after every change its prompt is what is stored."""
+        path = f"/v1/agents/{self.cast.agents[name]}/messages"
+        response = await self.client.ask("POST", path, {"input": f"hello {name}"})
+        if response is None or response.status != 200:
+            if response is None or response.status not in (409, 429):  # its webhooks keep it busy
+                self.may_fail(path, None if response is None else response.body)
             return
+        if not self.machine.faults.firings:
+            views_are_current(self.machine.disk, self.machine.llm.seen, [self.cast.agents[name]])
+
+    async def _replace(self, name: str) -> None:
         path = f"/v1/agents/{self.cast.agents[name]}"
         while await self.maybe(path) is not None:
             response = await self.client.ask("DELETE", path)
@@ -89,6 +105,11 @@ class CastModel(ModelledResource):
             model.lost(name)
         for model in self.models:
             await model.check()
+
+    async def check(self) -> None:
+        await super().check()
+        for name in sorted(self.cast.agents):
+            await self.talk(name)
 
     async def read(self) -> Any:
         listed = await self.pages("/v1/agents/", "")

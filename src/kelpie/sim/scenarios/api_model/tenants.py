@@ -233,7 +233,7 @@ class RecordsOfTenants(Tenants):
         models = [RecordModel(self.machine, client, kind) for kind in some]
         for model in models:
             await model.check()
-        others: list[ModelledResource] = [CastModel(self.machine, client, cast, models)]
+        others: list[ModelledResource] = [CastModel(self.machine, client, cast, models)] * 2
         if self.machine.loop.seed // 2 % 2 == 0:
             others += [TemplateModel(self.machine, client, await self.agent_of(client))] * 2
         return [*models, *models, *models, *others]
