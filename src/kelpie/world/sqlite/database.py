@@ -57,7 +57,7 @@ CHECKPOINT_AFTER, CHECKPOINT_LATEST = 32, 64
 CHECKPOINT_AFTER_ROWS, CHECKPOINT_LATEST_ROWS = 500, 1000
 IDLE_S = 0.01
 WATCH_S = 1.0  # how often the files of an idle database are checked
-SPREAD_S = 0.05  # how long a read waits for a thread that has read before, while there are threads that have not
+SPREAD_S = 0.1  # how long a read waits for a thread that has read before, while there are threads that have not
 
 _log = logs.get("storage")
 
