@@ -5,7 +5,7 @@
 
 The import stands at the top of its file, where people, the type checker and import-linter look for it. The module is
 there at once, and runs its code when one of its names is first looked up, as in `_checkpoints.Checkpoints`. Import
-modules and not their names, which would look one up at once. A package within another is imported as ever.
+modules and not their names, which would look one up at once. A package is imported as ever.
 """
 
 import sys
@@ -69,7 +69,7 @@ class _Lazily:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         found = PathFinder.find_spec(name, path, target)
-        if found is None or (found.submodule_search_locations is not None and path is not None):
+        if found is None or found.submodule_search_locations is not None:
             return None
         found.loader = _Loader(found.loader)  # type: ignore[assignment]
         return found

@@ -3,6 +3,8 @@
 It is open to every client, so it must never show agents, models by name, settings or secrets.
 """
 
+from html import escape
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,10 +12,6 @@ from kelpie import __version__
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.letta.compatibility.health_routes import LETTA_VERSION
 from kelpie.server.pages.page_answer import answer, page
-from kelpie.world.lazy_imports import lazily
-
-with lazily:
-    import html
 
 _PAGE = """\
 <!doctype html>
@@ -88,9 +86,9 @@ async def start(request: Request) -> Response:
         return JsonAnswer(facts)
     return page(
         _PAGE.format(
-            kelpie_version=html.escape(__version__),
-            letta_version=html.escape(LETTA_VERSION),
-            address=html.escape(address),
+            kelpie_version=escape(__version__),
+            letta_version=escape(LETTA_VERSION),
+            address=escape(address),
             models="yes" if configured else "no, only the built-in demo model; see docs/models.md",
             login="a password or an API key" if protected else "none, because the server listens on this machine only",
         )
