@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from kelpie.world.cells.port import CellSockets
 from kelpie.world.egress.broker import socket_of
 from kelpie.world.lazy_imports import lazily
-from kelpie.world.packages.installer_settings import InstallerSettings
+
+if TYPE_CHECKING:
+    from kelpie.world.packages.installer_settings import InstallerSettings
 
 with lazily:
     from kelpie.world.egress import proxy as _proxy
