@@ -6,10 +6,8 @@ for each model server, and many texts are embedded in pieces, so that no caller 
 """
 
 import asyncio
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import CallerError, ModelError, ModelFault, StorageError
@@ -21,6 +19,10 @@ from kelpie.observe import logs
 from kelpie.search.items import NearestItems
 from kelpie.search.vector_rows import Vector
 from kelpie.world.embedding.pieces import BY_A_SERVER, ON_THIS_MACHINE, pieces
+from kelpie.world.lazy_imports import lazily
+
+with lazily:
+    from kelpie.search import vector_search as _vector_search  # it needs numpy
 
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
@@ -61,7 +63,7 @@ class Embeddings:
     def finder(self) -> NearestItems:
         """Vector search; loaded when it is first used."""
         if self._finder is None:
-            self._finder = _nearest().Nearest()
+            self._finder = _vector_search.Nearest()
         assert self._finder is not None
         return self._finder
 
@@ -148,7 +150,7 @@ class Embeddings:
         try:
             async with asyncio.timeout(seconds):
                 values = await self._in_turn(handle, texts, consumer, waits)
-            return [_nearest().vector(handle, each) for each in values]
+            return [_vector_search.vector(handle, each) for each in values]
         except TimeoutError:
             return f"{handle} did not answer within {seconds:g} s"
         except (ModelError, CallerError, ValueError, StorageError) as error:
@@ -176,8 +178,3 @@ class Embeddings:
         if lacking and lacking != self._logged:
             _log.warning("embedding_failed", "Texts could not be embedded; using full-text search only", why=lacking)
         self._logged = lacking
-
-
-def _nearest() -> Any:
-    """The module that needs numpy."""
-    return importlib.import_module("kelpie.search.vector_search")

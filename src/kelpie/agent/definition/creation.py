@@ -25,9 +25,12 @@ from kelpie.core.tools import environment_variables
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.llm.catalog.thinking_defaults import BUDGET_TOKENS_MIN
 from kelpie.llm.provider.interface import ModelInfo
-from kelpie.memory import blocks
 from kelpie.tools.builtin import MULTI_AGENT
 from kelpie.world.ids import Ids
+from kelpie.world.lazy_imports import lazily
+
+with lazily:
+    from kelpie.memory import blocks as _blocks
 
 CONTEXT_WINDOW_DEFAULT_MAX = 128_000
 NAME_CHARS_MAX = 1_000
@@ -217,7 +220,7 @@ def make_blocks(
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
     user, organization = caller.user_id, caller.organization_id
     return tuple(
-        blocks.make(block, ids.new(BlockId), now + i, user, organization, limit=limit) for i, block in enumerate(new)
+        _blocks.make(block, ids.new(BlockId), now + i, user, organization, limit=limit) for i, block in enumerate(new)
     )
 
 

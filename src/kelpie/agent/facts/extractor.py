@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kelpie.actors.periodic import PeriodicWorker
-from kelpie.agent.facts.model_answer import ExtractedFacts
 from kelpie.agent.facts.model_prompt import is_spoken
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.live.pauses import Pauses
@@ -34,6 +33,7 @@ from kelpie.world.world import World
 
 with lazily:
     from kelpie.agent.facts import fact_commit as _fact_commit
+    from kelpie.agent.facts import model_answer as _model_answer
     from kelpie.agent.facts import model_question as _model_question
 
 LOOK_EVERY_S = 30.0  # when no turn has ended and woken the worker
@@ -145,7 +145,7 @@ class FactExtractor:
             return
         except _model_question.Unusable as error:
             after = self._left_out(state, after, error)
-            reading = _model_question.Reading(ExtractedFacts(), (), (), error.calls)
+            reading = _model_question.Reading(_model_answer.ExtractedFacts(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
         await self._fact_commit.commit(agent, state, after, reading)
         self._live_agents.invalidate_spending(agent.id)

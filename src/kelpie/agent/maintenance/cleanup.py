@@ -2,7 +2,6 @@
 No client waits for it."""
 
 import asyncio
-import importlib
 from functools import partial
 
 from kelpie.accounts.disk_usage import DiskUsage
@@ -21,8 +20,12 @@ from kelpie.storage.memory import working_memory
 from kelpie.storage.rows.piece_size import PieceSize
 from kelpie.storage.runs import batches, journal_keys, tool_calls
 from kelpie.storage.runs import events as run_events
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.long_writes import write_all, write_piece
 from kelpie.world.world import World
+
+with lazily:
+    from kelpie.search.text import segment_merge as _segment_merge  # it needs numpy
 
 PRUNE_EVERY_S = 600.0
 PRUNE_PIECE = 500  # turns: about 10 ms
@@ -88,11 +91,10 @@ class Cleanup:
         database = self._world.database
         while (found := await database.read(segment_queue.next_scope)) is not None:
             kind, scope = found
-            sealing = importlib.import_module("kelpie.search.text.segment_merge")  # it needs numpy
-            while await write_piece(database, partial(sealing.seal, kind=kind, scope=scope)):
+            while await write_piece(database, partial(_segment_merge.seal, kind=kind, scope=scope)):
                 pass
-            while (merged := await database.read(partial(sealing.merge, kind=kind, scope=scope))) is not None:
-                await write_piece(database, partial(sealing.replace, merged=merged))
+            while (merged := await database.read(partial(_segment_merge.merge, kind=kind, scope=scope))) is not None:
+                await write_piece(database, partial(_segment_merge.replace, merged=merged))
             await database.transact(partial(segment_queue.done, kind=kind, scope=scope))
 
     async def _drop_lapsed(self) -> None:

@@ -17,7 +17,11 @@ from sqlalchemy import Connection, bindparam, delete, false, select
 from kelpie.search.item_lookup import Lookup, Only, There
 from kelpie.search.tables import search_items
 from kelpie.search.text import segment_queue, tokenizer
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.statements import Prepared
+
+with lazily:
+    from kelpie.search.text import bm25 as _bm25  # it needs numpy
 
 Kind: TypeAlias = Literal["message", "passage", "file_passage", "tool", "fact"]
 
@@ -142,8 +146,7 @@ class TextQuery:
         self._scored: Any = None
         self._best: list[_Best] = []
         if self._asked:
-            self._bm25: Any = importlib.import_module("kelpie.search.text.bm25")  # it needs numpy
-            self._parts = self._bm25.parts(lookup.tx, lookup.scopes, lookup.bound, self._asked)
+            self._parts = _bm25.parts(lookup.tx, lookup.scopes, lookup.bound, self._asked)
             self._score(cut=True)
 
     @property
@@ -163,7 +166,7 @@ class TextQuery:
         return found
 
     def _score(self, *, cut: bool) -> None:
-        self._scored = self._bm25.scored(self._parts, self._asked, self._most, cut=cut, besides=self._besides)
+        self._scored = _bm25.scored(self._parts, self._asked, self._most, cut=cut, besides=self._besides)
         self._best = self._scored.best(self._most + LOOKED_AT)
 
     def shares_of(self, there: Mapping[int, There]) -> dict[int, float]:

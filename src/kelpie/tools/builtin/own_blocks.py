@@ -12,12 +12,15 @@ from kelpie.core.ids import AgentId, BlockId
 from kelpie.core.memory.blocks import Block, NewBlock
 from kelpie.core.token_estimates import byte_length
 from kelpie.memory import text_edits
-from kelpie.memory.blocks import make
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
+from kelpie.world.lazy_imports import lazily
+
+with lazily:
+    from kelpie.memory import blocks as _memory_blocks
 
 _LABEL = re.compile(r"[\w./-]{1,100}")
 
@@ -62,7 +65,7 @@ def create(tx: Tx, call: CallContext, label: str, value: str, description: str |
     _check_size(tx, call, label, "", new.value, call.block_rules.limit)
     # One call may make several blocks from its one fresh uuid, but only one of each label.
     block_id = BlockId(f"block-{stable_uuid(call.fresh_uuid, label)}")
-    block = make(new, block_id, call.now, call.agent.id, call.agent.organization_id)
+    block = _memory_blocks.make(new, block_id, call.now, call.agent.id, call.agent.organization_id)
     blocks.insert(tx, (block,), call.author)
     block_attachments.attach(tx, call.agent.id, block.id)
     return block

@@ -11,7 +11,10 @@ from kelpie.core.errors import InvalidInput, ToolError
 from kelpie.core.tools.confinement import API_PORT, PROXY_PORT
 from kelpie.core.tools.egress_rules import entries
 from kelpie.world.cells.port import Listener
-from kelpie.world.egress.proxy import EgressProxy
+from kelpie.world.lazy_imports import lazily
+
+with lazily:
+    from kelpie.world.egress import proxy as _proxy
 
 __all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "ServedListener", "socket_of"]
 
@@ -66,7 +69,7 @@ class LocalBroker:
 
     async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> ServedListener:
         try:
-            proxy = EgressProxy(hosts, private=self._private, permitted=self._permitted)
+            proxy = _proxy.EgressProxy(hosts, private=self._private, permitted=self._permitted)
         except InvalidInput as error:
             listener.close()
             raise ToolError(f"The tool was not run: {error}") from error

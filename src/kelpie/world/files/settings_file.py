@@ -4,7 +4,6 @@ One file counts: the one that is named, else the one in the current directory, e
 calls find none, and then no TOML parser is imported: scripts call `kelpie server status` all the time.
 """
 
-import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +14,10 @@ from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
 from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings, resolve
+from kelpie.world.lazy_imports import lazily
+
+with lazily:
+    from kelpie.core.settings import toml_text as _toml_text
 
 NAME = "kelpie.toml"
 VARIABLE = "KELPIE_CONFIG"
@@ -33,8 +36,7 @@ def load(
     path = _find(flags, config, env)
     if path is None:
         return resolve(flags, env)
-    parser = importlib.import_module("kelpie.core.settings.toml_text")
-    given: dict[str, SettingSource] = parser.parse(_read(path), str(path))
+    given: dict[str, SettingSource] = _toml_text.parse(_read(path), str(path))
     return _placed(resolve(flags, env, given, str(path)), path)
 
 
@@ -55,8 +57,7 @@ def load_readable(
 def _salvage(flags: Flags, config: str | None, env: Mapping[str, str], error: ConfigurationError) -> ResolvedSettings:
     path = _find(flags, config, env)
     text = _readable(path) if path is not None else ""
-    parser = importlib.import_module("kelpie.core.settings.toml_text")
-    given: dict[str, SettingSource] = parser.salvaged(text or "", str(path))
+    given: dict[str, SettingSource] = _toml_text.salvaged(text or "", str(path))
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     for name, spec in SETTINGS.items():

@@ -1,10 +1,14 @@
 """Port for all outgoing HTTP traffic: every transport is made here."""
 
 import asyncio
-import importlib
 from typing import Protocol
 
 import httpx
+
+from kelpie.world.lazy_imports import lazily
+
+with lazily:  # a server that only runs the demo model never needs it
+    from kelpie.world.http import aiohttp_transport as _aiohttp_transport
 
 
 class Http(Protocol):
@@ -28,9 +32,7 @@ class NetworkHttp:
         self._connections_max = connections_max
 
     def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
-        # Imported with the first call to a provider: a server that only runs the demo model never needs it.
-        network = importlib.import_module("kelpie.world.http.aiohttp_transport")
-        return network.NetworkTransport(self._connections_max, public=public)
+        return _aiohttp_transport.NetworkTransport(self._connections_max, public=public)
 
     async def listens(self, host: str, port: int) -> bool:
         try:

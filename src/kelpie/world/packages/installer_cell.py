@@ -4,6 +4,8 @@ The cell sees the programs of this machine, the installer's code and what its se
 proxy. Memory, processes, processor, time, output and disk are bounded.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
@@ -16,11 +18,14 @@ from kelpie.core.tools.package_requirements import RequiredPackages
 from kelpie.world.cells.mounts import INSIDE, interpreter
 from kelpie.world.cells.port import Cell, CellPlan, Cells, Order, OrderOutput
 from kelpie.world.files import untrusted_tree
+from kelpie.world.lazy_imports import lazily
 from kelpie.world.packages.installer_errors import readable
 from kelpie.world.packages.installer_network import installer_network
-from kelpie.world.packages.installer_settings import InstallerSettings, read_settings
 from kelpie.world.packages.installers import PROXY_ENV, SET, TEMPORARY, InstallerProgram, installer_of, program
 from kelpie.world.processes.processes import Processes
+
+with lazily:
+    from kelpie.world.packages import installer_settings as _installer_settings
 
 INSTALL_S = 300.0
 LOOK_S = 0.5
@@ -60,7 +65,7 @@ class CellInstaller:
         names = ", ".join(wanted.lines)
         try:
             installer = installer_of(wanted.index)
-            settings = await read_settings(self._processes, installer, os.environ, self._closed)
+            settings = await _installer_settings.read_settings(self._processes, installer, os.environ, self._closed)
             (into / TEMPORARY).mkdir(mode=0o700)
             cell, order = await self._started(wanted, program(installer, wanted), settings, into)
             output, refused = await self._run(cell, order, settings, into)
@@ -79,7 +84,11 @@ class CellInstaller:
         _check(output, f"{installer} could not install {names}", settings, refused)
 
     async def _started(
-        self, wanted: RequiredPackages, program: InstallerProgram, settings: InstallerSettings, into: Path
+        self,
+        wanted: RequiredPackages,
+        program: InstallerProgram,
+        settings: _installer_settings.InstallerSettings,
+        into: Path,
     ) -> tuple[Cell, Order]:
         """A cell and its order. Raises SandboxUnavailable."""
         shown = tuple(Mount(each, each) for each in settings.shown)
@@ -101,7 +110,7 @@ class CellInstaller:
         return cell, Order(json.dumps(request).encode(), LIMITS, env)
 
     async def _run(
-        self, cell: Cell, order: Order, settings: InstallerSettings, into: Path
+        self, cell: Cell, order: Order, settings: _installer_settings.InstallerSettings, into: Path
     ) -> tuple[OrderOutput, str | None]:
         """The output of an order, and the last refusal of the proxy. Raises ToolError, OSError, TimeoutError."""
         try:
@@ -134,7 +143,9 @@ async def _watched(cell: Cell, order: Order, into: Path) -> None:
         await asyncio.wait((running,))
 
 
-def _check(output: OrderOutput, failed: str, settings: InstallerSettings, refused: str | None) -> None:
+def _check(
+    output: OrderOutput, failed: str, settings: _installer_settings.InstallerSettings, refused: str | None
+) -> None:
     """Raises ToolError with the installer's message, and the refused requests."""
     if output.code == 0:
         return

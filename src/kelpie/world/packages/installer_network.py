@@ -6,23 +6,31 @@ from inside its network. The cell has no other way out than Kelpie's proxy, whic
 checked. If the operator has a proxy of their own, Kelpie's asks that one, and that one decides.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from kelpie.world.cells.port import CellSockets
 from kelpie.world.egress.broker import socket_of
-from kelpie.world.egress.proxy import EgressProxy
-from kelpie.world.packages.installer_settings import InstallerSettings
+from kelpie.world.lazy_imports import lazily
+
+if TYPE_CHECKING:
+    from kelpie.world.packages.installer_settings import InstallerSettings
+
+with lazily:
+    from kelpie.world.egress import proxy as _proxy
 
 
 @asynccontextmanager
 async def installer_network(
     sockets: CellSockets, settings: InstallerSettings, *, private: bool = False
-) -> AsyncGenerator[EgressProxy]:
+) -> AsyncGenerator[_proxy.EgressProxy]:
     """Answers the cell of an installer while the block runs; with `private`, addresses are not limited. Raises
     OSError."""
     sockets.api.close()
-    proxy = EgressProxy(None, private=private, inside=settings.hosts, upstream=settings.upstream)
+    proxy = _proxy.EgressProxy(None, private=private, inside=settings.hosts, upstream=settings.upstream)
     await proxy.serve(socket_of(sockets.egress))
     try:
         yield proxy

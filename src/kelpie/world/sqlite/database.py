@@ -57,6 +57,7 @@ CHECKPOINT_AFTER, CHECKPOINT_LATEST = 32, 64
 CHECKPOINT_AFTER_ROWS, CHECKPOINT_LATEST_ROWS = 500, 1000
 IDLE_S = 0.01
 WATCH_S = 1.0  # how often the files of an idle database are checked
+SPREAD_S = 0.1  # how long a read waits for a thread that has read before, while there are threads that have not
 
 _log = logs.get("storage")
 
@@ -88,7 +89,7 @@ class SqliteDatabase:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writes: _Queue = SimpleQueue()
-        self._reads = _ReadQueue()
+        self._reads = _ReadQueue(len(readers))
         self._in_doubt: Callable[[], None] = _ignore_doubt
         self._writer = _Writer(writer, DatabaseFiles(path), self._writes, self._settle_writes)
         self._threads = [threading.Thread(target=self._writer.run, name="sqlite-writer", daemon=True)]
@@ -137,7 +138,10 @@ class SqliteDatabase:
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         """See `Database.read`. Raises Overloaded when too many wait."""
-        return await self._enqueue(self._reads, fn)
+        future = self._enqueue(self._reads, fn)
+        if self._reads.could_spread and self._loop is not None:
+            self._loop.call_later(SPREAD_S, self._reads.spread)
+        return await future
 
     def when_in_doubt(self, tell: Callable[[], None]) -> None:
         """See `Database.when_in_doubt`."""
@@ -316,48 +320,75 @@ def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None)
 class _ReadQueue:
     """Reads that wait, and the threads that wait for them.
 
-    A read goes to the thread that was idle last: its caches are the warmest, and no other thread is woken.
+    A read goes to the thread that was idle last: its caches are the warmest, and no other thread is woken. A connection
+    parses the whole schema with its first read, and keeps it. So a thread that has not read yet gets the first read of
+    all, and then only what `spread` gives it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[_PendingJob] = deque()
         self._idle: list[_Queue] = []  # of each thread without work, its own queue
+        self._fresh: list[_Queue] = []  # the same of threads that have not read yet
+        self._threads = self._unread = threads  # how many there are, and how many of them have not read yet
         self._closed = False
 
     def qsize(self) -> int:
         return len(self._waiting)
 
+    @property
+    def could_spread(self) -> bool:
+        """True while a read waits and a thread has not read yet."""
+        return bool(self._waiting and self._unread)
+
     def put(self, job: _PendingJob) -> None:
         with self._lock:
-            if not self._idle:
+            if self._idle:
+                inbox = self._idle.pop()
+            elif self._fresh and self._unread == self._threads:
+                inbox = self._first_use()
+            else:
                 self._waiting.append(job)
                 return
-            inbox = self._idle.pop()
         inbox.put(job)
+
+    def spread(self) -> None:
+        """Gives reads that wait to threads that have not read yet."""
+        with self._lock:
+            most = min(len(self._fresh), len(self._waiting))
+            given = [(self._first_use(), self._waiting.popleft()) for _ in range(most)]
+        for inbox, job in given:
+            inbox.put(job)
+
+    def _first_use(self) -> _Queue:
+        self._unread -= 1
+        return self._fresh.pop()
 
     def close(self) -> None:
         """Ends every thread once nothing waits."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-        for inbox in idle:
+            free, self._idle, self._fresh = [*self._idle, *self._fresh], [], []
+        for inbox in free:
             inbox.put(None)
 
     def serve(self, connection: Connection) -> None:
         """Runs in a thread of its own until the queue is closed."""
         inbox: _Queue = SimpleQueue()
-        while (job := self._next(inbox)) is not None:
+        job = self._next(inbox, fresh=True)
+        while job is not None:
             _read(connection, job)
+            job = self._next(inbox)
         connection.close()
 
-    def _next(self, inbox: _Queue) -> _PendingJob | None:
+    def _next(self, inbox: _Queue, *, fresh: bool = False) -> _PendingJob | None:
         with self._lock:
-            if self._waiting:
+            if self._waiting and (not fresh or self._unread == self._threads):
+                self._unread -= fresh
                 return self._waiting.popleft()
             if self._closed:
                 return None
-            self._idle.append(inbox)
+            (self._fresh if fresh else self._idle).append(inbox)
         return inbox.get()
 
 
