@@ -111,6 +111,15 @@ class ConversationRecords(ServerScenario):
         if steps is not None and steps.status == 200 and steps.json():
             body = {"feedback": "positive", "tags": ["good"]}
             await client.ask("PATCH", f"/v1/steps/{steps.json()[0]['id']}/feedback", body)
+            await self._inspect(client, steps.json()[0]["id"])
+
+    async def _inspect(self, client: ScenarioClient, step_id: str) -> None:
+        """The prompt of a step is there before it is stored and after, until newer ones have replaced it."""
+        prompt = await client.ask("GET", f"/v1/kelpie/steps/{step_id}/prompt")
+        if prompt is None or prompt.status >= 500:
+            return
+        if prompt.status != 200 or bool(prompt.json()["parts"]) == bool(prompt.json()["why_not"]):
+            raise Broken("a prompt is shown whole or not at all", f"{step_id}: {prompt.status}")
 
     def check(self) -> None:
         super().check()
