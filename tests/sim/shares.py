@@ -55,6 +55,7 @@ MEMORY = (
     "limits-and-kept-results",
     "api-model-of-memory",
     "api-model-of-turns",
+    "api-model-of-records",
     "api-model-of-limits",
     "api-model-of-access",
     "web-searches-at-once",
