@@ -81,7 +81,8 @@ class TurnModel(ModelledResource):
         await self._turn(lane, text, {**self._body(text), **more}, self.client.picks(WAYS))
 
     def _body(self, text: str) -> dict[str, Any]:
-        return self._said_by(text, otid=f"otid-{self._made}")
+        named = {"name": "visitor"} if self._made % 3 == 0 else {}
+        return self._said_by(text, otid=f"otid-{self._made}", **named)
 
     def _said_by(self, text: str, **more: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": text, **more}]}
