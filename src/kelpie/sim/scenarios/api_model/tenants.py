@@ -152,7 +152,7 @@ class TurnsOfTenants(Tenants):
 class RecordsOfTenants(Tenants):
     """Every field of the records, and lists with several values of every filter."""
 
-    rounds = 30
+    rounds = 45
     always_lists = True
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:

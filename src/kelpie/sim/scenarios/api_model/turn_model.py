@@ -429,7 +429,7 @@ class TurnModel(ModelledResource):
 
     async def _empty(self, _lane: str) -> None:
         """All conversations are emptied, and stay."""
-        if self.client.tosses(0.6):
+        if self.client.tosses(0.3):
             return
         after = {**deepcopy(self.state), "lanes": {lane: list[str]() for lane in self.state["lanes"]}, "said": []}
         await self.change("PATCH", f"/v1/agents/{self.agent_id}/reset-messages", {}, after)
