@@ -25,7 +25,8 @@ SERVE = ("server", "start", "--foreground")
 START_S = 60.0
 STOP_S = 60.0
 PAUSE_S = 0.002
-UNWANTED = ("alembic", "click", "multiprocessing", "openai", "rich", "typer")  # imported only by what needs them, never by a starting server
+# Imported only by what needs them, never by a starting server.
+UNWANTED = ("alembic", "click", "multiprocessing", "openai", "rich", "typer")
 
 # Says at its end what it has imported; a module that was kept out stands in the table as None, and one that is imported
 # with its first use has a type of its own until then.

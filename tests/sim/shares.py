@@ -55,6 +55,8 @@ MEMORY = (
     "limits-and-kept-results",
     "api-model-of-memory",
     "api-model-of-turns",
+    "api-model-of-fields",
+    "api-model-of-records",
     "api-model-of-limits",
     "api-model-of-access",
     "web-searches-at-once",

@@ -98,6 +98,7 @@ class FieldModel(ModelledResource):
         self.kind, self.query = kind, query  # which a new record needs
         self.ids: dict[str, str] = {}
         self._made = 0
+        self._user: str | None = None  # the client's
 
     async def act(self) -> None:
         if len(self.state) < 2 or (len(self.state) < RECORDS_MAX and self.client.tosses(0.4)):
@@ -129,8 +130,13 @@ class FieldModel(ModelledResource):
         await self.change("POST", kind.path + self.query, {kind.name: name, **given}, after)
 
     def _is_dated(self, answer: Any, called: int, *, new: bool = False) -> None:
+        """By the client's own user, and when it says so."""
         if not self.kind.dated:
             return
+        self._user = self._user or answer["last_updated_by_id"]
+        by = (answer["created_by_id"], answer["last_updated_by_id"])
+        if self._user is None or by != (self._user, self._user):
+            raise Broken("a record knows who changed it", f"{answer['id']}: {by} and not {self._user}")
         made, changed = micros(answer["created_at"]), micros(answer["updated_at"])
         if not (changed and called <= changed <= self.now) or (new and not (made and called <= made <= self.now)):
             raise Broken("a record knows when it was changed", f"{answer['id']}: {made} {changed}, called {called}")
@@ -207,6 +213,7 @@ class FeedbackModel(ModelledResource):
         super().__init__(machine, client)
         self.agent_id, self._lanes = agent_id, lanes
         self._made = 0
+        self._user: str | None = None  # the client's
 
     async def act(self) -> None:
         if len(self.state) < 3 or self.client.tosses(0.4):

@@ -6,7 +6,6 @@ nothing that can be read.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION
@@ -53,7 +52,6 @@ from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.list_checks import lists_are_right
 from kelpie.sim.scenarios.fixtures.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
 from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
@@ -117,7 +115,7 @@ class Tenants(ServerScenario):
         half = self.machine.loop.seed // 2 % 2 == 0  # with and without faults
         if half or self.always_lists:
             for client, organization in ((self.client("owner"), DEFAULT_ORGANIZATION), (self._guest(), self.guests)):
-                await lists_are_right(partial(client.insist, "GET"), self.machine.disk.query, organization)
+                await self.reads_are_right(client, organization)
         if half:
             await self._is_kept_apart()
 
@@ -170,7 +168,7 @@ class TurnsOfTenants(Tenants):
 class FieldsOfTenants(Tenants):
     """Every field of agents, blocks, archives, identities and conversations, and lists with many filters."""
 
-    rounds = 30
+    rounds = 45
     always_lists = True
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:

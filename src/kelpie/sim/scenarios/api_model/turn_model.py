@@ -81,7 +81,8 @@ class TurnModel(ModelledResource):
         await self._turn(lane, text, {**self._body(text), **more}, self.client.picks(WAYS))
 
     def _body(self, text: str) -> dict[str, Any]:
-        return self._said_by(text, otid=f"otid-{self._made}")
+        named = {"name": "visitor"} if self._made % 3 == 0 else {}
+        return self._said_by(text, otid=f"otid-{self._made}", **named)
 
     def _said_by(self, text: str, **more: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": text, **more}]}
@@ -428,7 +429,7 @@ class TurnModel(ModelledResource):
 
     async def _empty(self, _lane: str) -> None:
         """All conversations are emptied, and stay."""
-        if self.client.tosses(0.6):
+        if self.client.tosses(0.3):
             return
         after = {**deepcopy(self.state), "lanes": {lane: list[str]() for lane in self.state["lanes"]}, "said": []}
         await self.change("PATCH", f"/v1/agents/{self.agent_id}/reset-messages", {}, after)
