@@ -2,8 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
+from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.world.clock import SystemClock
 from tests.acceptance.served import FOREGROUND, Served, environment
 from tests.forks import become, call
@@ -23,8 +23,8 @@ class LateServer(Served):
 def _become_late(ahead_s: int, arguments: list[str], env: dict[str, str], streams: tuple[Path, Path, Path]) -> None:
     now = SystemClock.now
 
-    def later(clock: SystemClock) -> Any:
-        return now(clock) + ahead_s * 1_000_000
+    def later(self: SystemClock) -> Micros:
+        return now(self) + ahead_s * MICROS_PER_SECOND
 
     SystemClock.now = later
     become(arguments, env, streams, Path.cwd(), None)
