@@ -8,7 +8,7 @@ and a delivery that a program repeats is one message.
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -102,25 +102,25 @@ class Schedules(ServerScenario):
                 body = self.said(f"every minute {policy}") | {"recurrence_rule": self.rule, "missed_policy": policy}
                 await maker.insist("POST", f"/v1/agents/{agent_id}/schedule", body)
         programs = (self._program(self.client(f"program-{n}"), agent_id) for n, agent_id in enumerate(self.agents))
-        editors = await self._editors(maker)
-        await together((*programs, *editors, self._person(self.client("person")), self._talk(self.client("talker"))))
+        await together(
+            (*programs, self._edit_at_once(), self._person(self.client("person")), self._talk(self.client("talker")))
+        )
 
-    async def _editors(self, maker: ScenarioClient) -> list[Coroutine[Any, Any, None]]:
-        """Two people who change the same schedule at once."""
+    async def _edit_at_once(self) -> None:
+        """Two people change the same schedule at the same time, each another field."""
+        one, other = self.client("editor-of-names"), self.client("editor-of-steps")
         base = f"/v1/agents/{self.agents[0]}/schedule"
         body = {"message": "edited", "recurrence_rule": "0 0 1 1 *", "name": "edited"}
-        made = (await maker.insist("POST", base, body))["id"]
-        self.touched.add(made)
+        made = (await one.insist("POST", base, body))["id"]
         path, edits = f"{base}/{made}", self.edited.setdefault(made, Edits())
-        values = {"name": [f"name {n}" for n in range(8)], "max_steps": list(range(1, 9))}
-        return [self._edit(self.client(f"editor-of-{name}"), path, edits, name, each) for name, each in values.items()]
+        for number in range(1, 9):
+            await one.pause(4.0)
+            steps = self._edit(other, path, edits, "max_steps", number)
+            await together((self._edit(one, path, edits, "name", f"name {number}"), steps))
+            self._edits()
 
-    async def _edit(
-        self, client: ScenarioClient, path: str, edits: Edits, name: str, values: Sequence[str | int]
-    ) -> None:
-        for value in values:
-            await client.pause(2.0)
-            edits.tried(name, value, await client.ask("PATCH", path, {name: value}))
+    async def _edit(self, client: ScenarioClient, path: str, edits: Edits, name: str, value: str | int) -> None:
+        edits.tried(name, value, await client.ask("PATCH", path, {name: value}))
 
     async def _talk(self, client: ScenarioClient) -> None:
         for _ in range(MINUTES):
@@ -330,6 +330,7 @@ _PLOTS = (
     (
         Aim(Fault.network_packet_loss, "network.client", rate=0.05),
         Aim(Fault.network_delay, "network.client", rate=0.1),
+        Aim(Fault.storage_latency, "database.read", rate=0.1),
     ),
 )
 
