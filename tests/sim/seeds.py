@@ -290,4 +290,5 @@ FOUND = (
     Found("calls-that-wait", 49, "the scenario took a cancelled request for one that had taken answers"),
     Found("api-model-of-access", 131, "the scenario ended while an approval expired, which begins a turn"),
     Found("small-context-windows", 144637, "the check took the summary of a run for a message that it had saved"),
+    Found("lanes-of-one-agent", 4, "a call that ended just before its turn was cancelled was recorded as interrupted"),
 )

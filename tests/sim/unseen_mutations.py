@@ -16,17 +16,21 @@ from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.organization_database import OrganizationDatabase
 from kelpie.accounts.quotas import Quotas
 from kelpie.agent.events import event_json, event_recorder
+from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.resources import agent_file_imports
 from kelpie.agent.templates import migration
 from kelpie.agent.turn import approval_answers, recovery
+from kelpie.agent.turn import loop as turn_loop
 from kelpie.core.conversations.messages import ApprovalDecision
 from kelpie.core.conversations.runs import UNFINISHED, RunStatus
 from kelpie.core.errors import KelpieError
 from kelpie.storage.blocks import attachments
-from kelpie.storage.conversations import conversations, messages
+from kelpie.storage.conversations import conversations, message_search, messages
+from kelpie.storage.runs import filters as run_filters
 from kelpie.storage.runs import runs
+from kelpie.storage.tables import conversations as conversations_table
 from kelpie.storage.tables import runs as runs_table
 from tests.sim.mutations import Mutation
 
@@ -179,6 +183,48 @@ def who_sees_a_conversations_copy_is_not_told(patch: pytest.MonkeyPatch) -> None
     patch.setattr(attachments, "agents_seeing", attachments.agents_with)
 
 
+def a_conversation_forgets_when_its_last_run_ended(patch: pytest.MonkeyPatch) -> None:
+    statement = update(conversations_table).where(conversations_table.c.id == bindparam("of_conversation"))
+    patch.setattr(
+        conversations, "_RECORD_RUN", statement.values(last_message_at=bindparam("at"), updated_at=bindparam("at"))
+    )
+
+
+def the_runs_of_the_default_conversation_are_all_runs(patch: pytest.MonkeyPatch) -> None:
+    original = run_filters._given
+
+    def given(query: Any) -> dict[str, Any]:
+        return {name: value for name, value in original(query).items() if name != "default_conversation"}
+
+    patch.setattr(run_filters, "_given", given)
+
+
+def the_instructions_of_one_turn_stay(patch: pytest.MonkeyPatch) -> None:
+    original = LiveConversation._override
+
+    def override(self: LiveConversation, new: Any) -> None:
+        kept = (self._agent, self._frame)
+        original(self, new)
+        if new is None:
+            self._agent, self._frame = kept
+
+    patch.setattr(LiveConversation, "_override", override)
+
+
+def a_search_of_messages_has_no_end(patch: pytest.MonkeyPatch) -> None:
+    original = message_search._given
+
+    def given(wanted: Any) -> dict[str, Any]:
+        return {name: value for name, value in original(wanted).items() if name != "created_to"}
+
+    patch.setattr(message_search, "_given", given)
+
+
+def the_name_of_a_sender_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = turn_loop.input_row
+    patch.setattr(turn_loop, "input_row", lambda run, message, ids: replace(original(run, message, ids), name=None))
+
+
 _ACCESS, _MEMORY = "api-model-of-access", "api-model-of-memory"
 _BEHIND, _FILES, _LANES, _TEMPLATES, _WAITING = (
     *("background-runs-and-readers", "agent-files", "lanes-of-one-agent", "templates"),
@@ -210,4 +256,9 @@ UNSEEN = (
         "not older than the last edit|has what is stored",
     ),
     Mutation(who_sees_a_conversations_copy_is_not_told, _LANES, 7, 20, "has what is stored|not older than the last"),
+    Mutation(a_conversation_forgets_when_its_last_run_ended, "api-model-of-records", 0, 10, "rows agree"),
+    Mutation(the_runs_of_the_default_conversation_are_all_runs, "api-model-of-records", 0, 10, "a list is what is"),
+    Mutation(the_instructions_of_one_turn_stay, "api-model-of-turns", 0, 20, "has what is stored|has the memory"),
+    Mutation(a_search_of_messages_has_no_end, "api-model-of-turns", 0, 20, "passes its filters"),
+    Mutation(the_name_of_a_sender_is_lost, "api-model-of-turns", 0, 20, "kept as it was given"),
 )

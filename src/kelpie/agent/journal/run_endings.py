@@ -126,7 +126,8 @@ def orphan_records(
     at: Micros,
     meters: Mapping[str, UsageMeter] = NO_METERS,
 ) -> list[CallRecord]:
-    """The records of calls that only the end of their turn answered, with what they had used."""
+    """The records of calls that only the end of their turn answered, with what they had used. One may have ended just
+    before the turn did."""
 
     def used(call_id: str) -> ResourceUse:
         meter = meters.get(call_id, _UNKNOWN)
@@ -137,7 +138,7 @@ def orphan_records(
             organization,
             result.name,
             None,
-            CallOutcome.interrupted,
+            CallOutcome.success if result.ok else CallOutcome.interrupted,
             at,
             run.agent_id,
             run.id,

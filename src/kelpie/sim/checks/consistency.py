@@ -52,8 +52,9 @@ _WRONG = {
             OR EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.completed_at = a.last_run_completion)
             AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = a.id AND r.completed_at = a.last_run_completion
                 AND r.stop_reason = a.last_stop_reason))""",
-    "a result is recorded with another outcome": f"""
-        SELECT m.id, t.name, t.outcome FROM {_RETURNED} AND json_extract(e.value, '$.ok') <> (t.outcome = 'success')""",
+    "a result is recorded with other outcomes only": f"""
+        SELECT m.id, t.name, group_concat(t.outcome) FROM {_RETURNED} AND t.call_id IS NOT NULL
+        GROUP BY m.id, t.call_id HAVING max(json_extract(e.value, '$.ok') = (t.outcome = 'success')) = 0""",
     "a successful call is not recorded": f"""
         SELECT m.id, e.value FROM {_RETURNED} AND json_extract(e.value, '$.ok') AND t.call_id IS NULL""",
     "a step is found by other tags than its own": _OTHER_TAGS.format("step"),
