@@ -52,6 +52,14 @@ def test_a_module_runs_with_its_first_use_and_once() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_name_that_is_set_stays_set() -> None:
+    module = part()
+    module.value = 7  # type: ignore[attr-defined]
+    assert (module.value, module.other) == (7, 43)
+    assert runs() == 1
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_package_around_it_is_imported_at_once() -> None:
     part()
     assert type(sys.modules["lazy_sample"]) is ModuleType

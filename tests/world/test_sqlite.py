@@ -404,3 +404,19 @@ async def test_the_time_of_statements_is_charged_to_the_request_that_made_them(d
 
     assert await charged(database.read(stored)) > 1000
     assert await charged(database.transact(put(1))) > 1000
+
+
+async def test_reads_do_not_wait_for_a_long_one(database: SqliteDatabase) -> None:
+    opened = threading.Event()
+    held = [asyncio.ensure_future(database.read(lambda tx: opened.wait(DEADLINE_S))) for _ in range(3)]
+    async with asyncio.timeout(DEADLINE_S):
+        for _ in range(5):
+            assert await database.read(pragma("query_only")) == 1
+    assert not any(each.done() for each in held)
+    opened.set()
+    assert await asyncio.gather(*held) == [True] * 3
+
+
+async def test_one_reader_is_enough_for_reads_one_after_another(database: SqliteDatabase) -> None:
+    readers = {await database.read(lambda tx: threading.get_ident()) for _ in range(20)}
+    assert len(readers) == 1

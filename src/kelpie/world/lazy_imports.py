@@ -21,10 +21,20 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         """Finds a name by running the module's code. Raises what that raises, and will run it again the next time."""
-        state: _State | None = self.__dict__.get("__lazy__")
-        if state is not None:
-            state.run(self)
+        _run(self)
         return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets a name after the module's code has run, which would set it again. The names of imports do not count."""
+        if not name.startswith("__"):
+            _run(self)
+        object.__setattr__(self, name, value)
+
+
+def _run(module: ModuleType) -> None:
+    state: _State | None = module.__dict__.get("__lazy__")
+    if state is not None:
+        state.run(module)
 
 
 class _State:
