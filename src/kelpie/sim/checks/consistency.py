@@ -114,7 +114,8 @@ def _of_two_organizations() -> Iterator[tuple[str, str]]:
                     f"{table.name} are of another organization than their {owner} ({column})",
                     f"""
                     SELECT t.organization_id, o.id FROM {table.name} t JOIN {owner} o ON o.id = t.{column}
-                    WHERE t.organization_id <> o.organization_id AND '' NOT IN (t.organization_id, o.organization_id)""",
+                    WHERE t.organization_id <> o.organization_id
+                    AND '' NOT IN (t.organization_id, o.organization_id)""",
                 )
         for (first, one), (second, other) in combinations(columns, 2):
             yield (

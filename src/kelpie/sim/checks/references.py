@@ -56,7 +56,8 @@ _BY_KIND = {
     "search_items.item_id (tool)": """
         SELECT item_id FROM search_items WHERE kind = 'tool' AND item_id NOT IN (SELECT id FROM tools)""",
     "search_items.item_id (file_passage)": """
-        SELECT item_id FROM search_items WHERE kind = 'file_passage' AND item_id NOT IN (SELECT id FROM file_passages)""",
+        SELECT item_id FROM search_items
+        WHERE kind = 'file_passage' AND item_id NOT IN (SELECT id FROM file_passages)""",
     "facts that were replaced by nothing": """
         SELECT superseded_by FROM facts WHERE superseded_by IS NOT NULL
         AND superseded_by NOT IN (SELECT id FROM facts)""",
