@@ -83,6 +83,10 @@ def test_a_value_under_a_secret_name_is_hidden_at_any_depth(sink: io.StringIO, n
         ("GET https://example.org/v1?key=hunter2hunter2&x=1", "hunter2"),
         ("{'openai_api_key': 'hunter2'}", "hunter2"),
         ("password=hunter2 host=db", "hunter2"),
+        *(
+            (f"the credential {kind}_0123_hunter2hunter2 was refused", "hunter2")
+            for kind in ("kelpie-key", "kelpie-token", "kelpie-session", "kelpie-hook", "kelpie-passport")
+        ),
     ],
 )
 def test_a_secret_inside_a_text_is_hidden(sink: io.StringIO, text: str, secret: str) -> None:

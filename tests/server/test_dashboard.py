@@ -12,7 +12,7 @@ import pytest
 
 from kelpie.accounts.sessions import LIFE_S
 from kelpie.app import Kelpie
-from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from tests.server.rig import client_of, open_rig
 
 PASSWORD = "hush-hush"
@@ -127,6 +127,17 @@ async def test_a_session_ends_with_its_lifetime(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(type(kelpie.world.clock), "now", lambda _: now() + LIFE_S * MICROS_PER_SECOND - 5_000_000)
         assert (await client.get("/v1/agents/")).status_code == 200
         monkeypatch.setattr(type(kelpie.world.clock), "now", lambda _: now() + LIFE_S * MICROS_PER_SECOND + 5_000_000)
+        assert (await client.get("/v1/agents/")).status_code == 401
+
+
+async def test_a_session_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with protected(tmp_path) as (kelpie, client):
+        now = kelpie.world.clock.now
+        end = now() + LIFE_S * MICROS_PER_SECOND // 2
+        key = await make_key(client, expires_at=as_datetime(end).isoformat())
+        await signed_in(client, key["key"])
+        assert (await client.get("/v1/agents/")).status_code == 200
+        monkeypatch.setattr(type(kelpie.world.clock), "now", lambda _: end)
         assert (await client.get("/v1/agents/")).status_code == 401
 
 

@@ -234,6 +234,10 @@ async def test_the_file_that_was_not_used_for_longest_is_closed(files: Rig) -> N
     rest = (await client.get(path, params={"after": page["next_cursor"]})).json()
     assert page["has_more"] and not rest["has_more"]
     assert {each["file_name"] for each in [*page["files"], *rest["files"]]} == {f"docs/{n}.txt" for n in "abc"}
+    names = [each["file_name"] for each in [*page["files"], *rest["files"]]]
+    before = {"limit": "1", "before": rest["next_cursor"]}
+    middle = (await client.get(path, params=before)).json()
+    assert middle["has_more"] and [each["file_name"] for each in middle["files"]] == names[1:2]
     unknown = await client.patch(f"{path}/file-00000000-0000-4000-8000-000000000001/open")
     assert unknown.status_code == 404
 

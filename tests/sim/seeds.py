@@ -291,4 +291,12 @@ FOUND = (
     Found("api-model-of-access", 131, "the scenario ended while an approval expired, which begins a turn"),
     Found("small-context-windows", 144637, "the check took the summary of a run for a message that it had saved"),
     Found("lanes-of-one-agent", 4, "a call that ended just before its turn was cancelled was recorded as interrupted"),
+    Found(
+        "api-model-of-records",
+        35,
+        "a provider was stored and its client was told that it was not: the time of its list of models could not be",
+    ),
+    Found(
+        "api-model-of-records", 2, "a tool that was registered again lost its metadata and no longer needed approval"
+    ),
 )

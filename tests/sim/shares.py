@@ -27,7 +27,7 @@ HASH_SEED = "4242"  # of the other process
 
 SHARE = 6
 SHARE_OF_RARE = 10
-RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
+RARE = ("calls-that-wait", "api-model-of-records")  # whose named faults or kinds of records take more seeds
 SHARE_OF_LONG = 5
 LONG = (
     "many-agents",

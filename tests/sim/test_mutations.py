@@ -13,11 +13,12 @@ from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.mcp_mutations import MCP_MUTATIONS
 from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
+from tests.sim.record_mutations import RECORDS
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 from tests.sim.trigger_mutations import TRIGGERED
 from tests.sim.unseen_mutations import UNSEEN
 
-PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN)
+PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN, *RECORDS)
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:

@@ -21,7 +21,7 @@ _SECRET_LOOKS = (
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     (re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{8,}"), HIDDEN),
     (re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abpr]-|AKIA|AIza)[A-Za-z0-9_-]{10,}"), HIDDEN),
-    (re.compile(r"\bkelpie-(?:key|token|hook)_[A-Za-z0-9_-]+"), HIDDEN),
+    (re.compile(r"\bkelpie-(?:key|token|session|hook|passport)_[A-Za-z0-9_-]+"), HIDDEN),
     (re.compile(r"(://[^\s:/@]*:)[^\s@]+(@)"), rf"\1{HIDDEN}\2"),
     (re.compile(r"([?&](?:api_?key|key|token|secret|password)=)[^&\s]+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (
