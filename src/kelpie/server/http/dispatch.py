@@ -34,15 +34,17 @@ class Dispatch:
         self._app = app
         self._routes = routes
         self._routers = routers
-        self._index: RouteIndex | None = None
+        self._index = RouteIndex(())
+        self._indexed = -1  # how many routers were loaded then
         self._endpoints: dict[int, _Endpoint | None] = {}  # by the identity of the route; None: for FastAPI
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope.get("root_path"):
             await self._app(scope, receive, send)
             return
-        if self._routers.load_for(scope["path"]) or self._index is None:
-            self._index = RouteIndex(self._routes.router.routes)
+        self._routers.load_for(scope["path"])
+        if self._indexed != self._routers.loaded:
+            self._index, self._indexed = RouteIndex(self._routes.router.routes), self._routers.loaded
         found = self._index.find(scope["method"], scope["path"])
         if found is None or (endpoint := self._endpoint_of(found[0])) is None:
             await self._app(scope, receive, send)

@@ -50,8 +50,13 @@ class LazyRouters:
                     place = place.following.setdefault(segment, _Place())
                 place.waiting.append(number)
 
-    def load_for(self, path: str) -> bool:
-        """Loads the routers that may have a route for this path; False when they are all there."""
+    @property
+    def loaded(self) -> int:
+        """How many routers are loaded. An index of the routes is stale when this has grown."""
+        return len(self._declared) - len(self._waiting)
+
+    def load_for(self, path: str) -> None:
+        """Loads the routers that may have a route for this path."""
         passed: list[_Place] = []
         places = [self._root]
         for segment in path.split("/")[1:]:
@@ -62,7 +67,6 @@ class LazyRouters:
             self._load(number)
         for place in passed:
             place.waiting.clear()
-        return bool(missing)
 
     def load_all(self) -> None:
         """Loads every router: for the description of the API."""
