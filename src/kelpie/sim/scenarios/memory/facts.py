@@ -18,6 +18,8 @@ ROUNDS = 3
 class FactLearning(ServerScenario):
     """Two clients, each with an agent that learns."""
 
+    settled_by_answers = False  # facts are extracted after an answer
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.talked: list[ClientMessage] = []
