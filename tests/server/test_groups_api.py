@@ -13,7 +13,7 @@ from kelpie.core.conversations.jobs import Job, JobQuery, JobStatus
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, GroupId, JobId, OrganizationId, UserId
 from kelpie.storage.runs import jobs
-from tests.server.rig import make_agent
+from tests.server.rig import Puppet, make_agent
 
 STRANGERS = Caller(
     UserId("user-11111111-0000-4000-8000-000000000001"), OrganizationId("org-11111111-0000-4000-8000-000000000001")
@@ -77,6 +77,20 @@ async def test_a_group_from_making_to_removing(client: httpx.AsyncClient) -> Non
     assert (await client.get(path)).status_code == 404 == (await client.delete(path)).status_code
     assert (await client.get("/v1/groups/count")).json() == 0
     assert (await client.get(f"/v1/blocks/{block}")).status_code == 200
+
+
+async def test_a_member_that_leaves_with_a_block_does_not_see_it_any_more(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    stays, leaves = [(await make_agent(client, name=name))["id"] for name in ("stays", "leaves")]
+    block = (await client.post("/v1/blocks/", json={"label": "plans", "value": "the old plans"})).json()["id"]
+    made = await made_group(client, [stays, leaves], shared_block_ids=[block])
+    said = {"messages": [{"role": "user", "content": "hi"}]}
+    await client.post(f"/v1/agents/{leaves}/messages", json=said)
+    assert "the old plans" in puppet.asked[-1].system
+    await client.patch(f"/v1/groups/{made['id']}", json={"agent_ids": [stays], "shared_block_ids": []})
+    await client.post(f"/v1/agents/{leaves}/messages", json=said)
+    assert "the old plans" not in puppet.asked[-1].system
 
 
 async def test_a_group_goes_with_its_leader_and_loses_its_members(client: httpx.AsyncClient) -> None:

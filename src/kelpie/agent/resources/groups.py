@@ -93,7 +93,7 @@ class Groups:
         columns = {name: changes[name] for name in ("description", "project_id") if name in changes}
         now = self._world.clock.now()
 
-        def write(tx: Tx) -> Group:
+        def write(tx: Tx) -> tuple[Group, Group]:
             group = rows.get(tx, self._organization, group_id)
             manager = replace(group.manager, **changes.get("manager", {}))
             members: Sequence[AgentId] = changes.get("agent_ids", group.agent_ids)
@@ -107,10 +107,10 @@ class Groups:
             rows.set_blocks(tx, group_id, shared)
             stamp = {"updated_at": now, "last_updated_by_id": self._user}
             rows.change(tx, group_id, {**columns, **rows.manager_columns(manager), **stamp})
-            return rows.get(tx, self._organization, group_id)
+            return group, rows.get(tx, self._organization, group_id)
 
-        changed = await self._world.database.transact(write)
-        self._live_agents.reload(changed.agent_ids)
+        before, changed = await self._world.database.transact(write)
+        self._live_agents.reload(tuple(dict.fromkeys((*before.agent_ids, *changed.agent_ids))))
         return changed
 
     async def delete(self, group_id: GroupId) -> None:
