@@ -3,6 +3,7 @@
 KELPIE_TEST_SCREENSHOTS=docs/images .venv/bin/python -m pytest tests/dashboard/test_screenshots.py
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def test_the_pictures_of_the_documentation(
     }
     for name, (place, content) in places.items():
         page.goto(f"{page.url.partition('#')[0]}{place}")
+        expect(page.locator("nav li [aria-current=page]")).to_have_attribute("href", re.compile(f"#/{name}"))
         expect(page.locator(f"main {content}").first).to_be_visible()
         if name == "memory":
             page.locator(f"main {content}").first.scroll_into_view_if_needed()
