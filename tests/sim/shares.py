@@ -56,7 +56,6 @@ MEMORY = (
     "api-model-of-memory",
     "api-model-of-turns",
     "api-model-of-fields",
-    "api-model-of-records",
     "api-model-of-limits",
     "api-model-of-access",
     "web-searches-at-once",
