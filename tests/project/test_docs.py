@@ -41,6 +41,7 @@ NOT_RUN = {
     ],
     "docs/clients.md": ["the program is not part of Kelpie", "the package is not part of Kelpie"],
     "docs/mcp.md": ["it needs a package index"],
+    "docs/operations.md": ["it follows the log until it is interrupted"],
     "docs/models.md": [
         "it needs a real key",
         "it installs 130 MB and starts a server that does not end",

@@ -44,7 +44,7 @@ def test_every_setting_is_documented_with_its_names_default_and_meaning() -> Non
 
 
 def test_variables_that_pages_name_exist() -> None:
-    known = {*VARIABLES, "KELPIE_CONFIG", "KELPIE_TEST_REQUIRE"}
+    known = {*VARIABLES, "KELPIE_CONFIG", "KELPIE_TEST_REQUIRE", "KELPIE_TEST_SCREENSHOTS"}
     for page in PAGES:
         named = set(re.findall(r"`(KELPIE_[A-Z_]+)(?:=[^`]*)?`", page.read_text()))
         assert named <= known, page.name
