@@ -55,9 +55,10 @@ _WRONG = {
     "a result is recorded with other outcomes only": f"""
         SELECT m.id, t.name, group_concat(t.outcome) FROM {_RETURNED} AND t.call_id IS NOT NULL
         GROUP BY m.id, t.call_id HAVING max(json_extract(e.value, '$.ok') = (t.outcome = 'success')) = 0""",
+    # A request for approval that was withdrawn keeps what a client had answered; nothing ran here.
     "a successful call is not recorded": f"""
         SELECT m.id, e.value FROM {_RETURNED} AND json_extract(e.value, '$.ok') AND t.call_id IS NULL
-        AND m.step_id NOT IN (SELECT id FROM steps WHERE stop_reason = 'requires_approval') -- withdrawn: nothing ran""",
+        AND m.step_id NOT IN (SELECT id FROM steps WHERE stop_reason = 'requires_approval')""",
     "a step is found by other tags than its own": _OTHER_TAGS.format("step"),
     "a passage is found by other tags than its own": _OTHER_TAGS.format("passage"),
     "a context has a message of another conversation": """
