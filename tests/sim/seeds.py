@@ -299,4 +299,10 @@ FOUND = (
     Found(
         "api-model-of-records", 2, "a tool that was registered again lost its metadata and no longer needed approval"
     ),
+    Found(
+        "embedding-faults",
+        2000014,
+        "a passage was stored and its client was told that it was not: providers were unread",
+    ),
+    Found("vector-search-fails", 789264, "the check asked whether passages lacked a vector after they had got it"),
 )

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from kelpie.core.conversations.messages import Message, Role, Text
-from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.errors import InvalidInput, ModelError, NotFound, StorageError
 from kelpie.core.ids import AgentId, MessageId, OrganizationId
 from kelpie.core.models.model_providers import ModelProvider
 from kelpie.core.models.prices import parse_prices
@@ -260,8 +260,18 @@ class Models:
         return await self.known_embeddings()
 
     async def known_embeddings(self) -> list[EmbeddingInfo]:
-        """The same, for showing what others use: the organization's own providers are as they were last read."""
-        await self.open()
+        """The same, for showing what others use: the organization's own providers are as they were last read.
+
+        What is shown may just have been stored, so it is shown without them if they cannot be read.
+        """
+        try:
+            await self.open()
+        except StorageError as error:
+            _log.warning(
+                "embedding_model_list_failed",
+                "Embedding models of an organization's own providers could not be read",
+                error=str(error),
+            )
         await self.search_servers()
         found: list[EmbeddingInfo] = []
         for name, listing in self._listings.items():
