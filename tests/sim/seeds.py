@@ -305,4 +305,11 @@ FOUND = (
         "a passage was stored and its client was told that it was not: providers were unread",
     ),
     Found("vector-search-fails", 789264, "the check asked whether passages lacked a vector after they had got it"),
+    Found(
+        "api-model-of-turns",
+        2000014,
+        "the check took a compaction that a client asked for as the last turn of its conversation",
+    ),
+    Found("api-model-of-memory", 2000005, "the check took a text that is stored as JSON for another one"),
+    Found("facts-under-faults", 2000024, "the lists were compared while facts were still extracted, each in a run"),
 )

@@ -41,9 +41,10 @@ _WRONG = {
     "a run has ended and does not say when, or how long it took": """
         SELECT id, status FROM runs WHERE (completed_at IS NULL) <> (status IN ('created', 'running'))
         OR (completed_at IS NOT NULL AND total_duration_ns IS NULL)""",
+    # A run that no lane has started is no turn: it records a compaction that a client asked for.
     "a conversation does not know its last run": """
-        SELECT c.id FROM conversations c WHERE c.deleted_at IS NULL AND c.last_run_completion IS NULL
-        AND EXISTS (SELECT 1 FROM runs r WHERE r.conversation_id = c.id AND r.status = 'completed')""",
+        SELECT c.id FROM conversations c WHERE c.deleted_at IS NULL AND c.last_run_completion IS NULL AND EXISTS (
+            SELECT 1 FROM runs r WHERE r.conversation_id = c.id AND r.status = 'completed' AND r.owner <> '')""",
     "an agent does not know its last run": """
         SELECT a.id, a.last_run_completion, a.last_stop_reason FROM agents a WHERE a.organization_id <> '' AND (
             (a.last_run_completion IS NULL AND EXISTS (
