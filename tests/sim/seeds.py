@@ -299,4 +299,10 @@ FOUND = (
     Found(
         "api-model-of-records", 2, "a tool that was registered again lost its metadata and no longer needed approval"
     ),
+    Found(
+        "mcp-programs-of-two-organizations",
+        119342,
+        "an organization that had opened every MCP program while it was alone ran calls on all of them, and another had none",
+    ),
+    Found("schedules-and-webhooks", 2000024, "the scenario forgot the name that a schedule was created with"),
 )
