@@ -302,7 +302,8 @@ FOUND = (
     Found(
         "mcp-programs-of-two-organizations",
         119342,
-        "an organization that had opened every MCP program while it was alone ran calls on all of them, and another had none",
+        "an organization that had opened every MCP program while it was alone ran calls on all of them: the next one "
+        "had none",
     ),
     Found("schedules-and-webhooks", 2000024, "the scenario forgot the name that a schedule was created with"),
 )
