@@ -114,6 +114,27 @@ async def test_programs_in_use_leave_room_for_another_organization() -> None:
             task.cancel()
 
 
+async def test_an_organization_that_opened_every_program_while_it_was_alone_leaves_room_for_the_next_one() -> None:
+    never = asyncio.Event()
+    async with pool_of(PlainSandbox(), organizations=1, processes_max=4) as pool, asyncio.TaskGroup() as tasks:
+        servers = [server_of(program(), number=number, organization=ONE) for number in range(1, 5)]
+        for server in servers:
+            assert await call(await pool.get(server), "add", a=1, b=1) == "2"
+        pool._share.organizations = 2
+        busy: list[asyncio.Task[object]] = []
+        for server in servers[:3]:
+            connection = await pool.get(server)
+            busy.append(tasks.create_task(connection.use(lambda _: never.wait())))
+            await until(lambda found=connection: found.in_use)
+        with pytest.raises(McpError, match=r"others may use the places that are left; try again later"):
+            await pool.get(servers[3])
+        assert await call(await pool.get(servers[0]), "add", a=1, b=1) == "2", "what is in use may be used more"
+        other = await pool.get(server_of(program(), number=9, organization=OTHER))
+        assert await call(other, "add", a=1, b=1) == "2"
+        for task in busy:
+            task.cancel()
+
+
 async def test_connections_over_http_have_a_limit_too() -> None:
     async with HttpServer().serving() as server, pool_of(connections_max=2) as pool:
         records = [server_of(http_config(f"{server.url}/mcp"), number=number) for number in range(5)]

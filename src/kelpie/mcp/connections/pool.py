@@ -63,14 +63,18 @@ class ConnectionPool:
 
     def _with_room(self, wanted: Connection) -> Connection:
         """Closes the connection that is unused for longest, if one more would be too many. Programs and connections
-        over HTTP have a limit each, and an organization that has its share of it closes its own. Raises McpError.
+        over HTTP have a limit each, and an organization that has its share of it closes its own. One that was alone
+        may have opened more than its share: it does not run calls on all of them. Raises McpError.
         """
-        if _is_open(wanted):
-            return wanted
         limit = self.limits.processes_max if _is_program(wanted) else self.limits.connections_max
         others = [each for each in self._connections.values() if _is_program(each) is _is_program(wanted)]
         taken = [each for each in others if _is_open(each)]
         own = [each for each in taken if each.server.organization_id == wanted.server.organization_id]
+        busy = sum(each.in_use for each in own if each is not wanted)
+        if not self._share.allows(busy, 1, limit - busy):
+            raise _full(wanted, busy, limit)
+        if _is_open(wanted):
+            return wanted
         allowed = self._share.allows(len(own), 1, limit - len(taken))
         if allowed and len(taken) < limit:
             return wanted

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -64,13 +64,13 @@ class _Firing:
 class Edits:
     """What two people last wrote into a schedule, each into a field of his own, and all that may count since."""
 
-    may_be: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    may_be: dict[str, list[Any]]
 
     def tried(self, name: str, value: Any, told: Response | None) -> None:
         if told is not None and told.status == 200:
             self.may_be[name] = [value]
         else:
-            self.may_be.setdefault(name, [None]).append(value)
+            self.may_be[name].append(value)
 
 
 class Schedules(ServerScenario):
@@ -112,7 +112,8 @@ class Schedules(ServerScenario):
         base = f"/v1/agents/{self.agents[0]}/schedule"
         body = {"message": "edited", "recurrence_rule": "0 0 1 1 *", "name": "edited"}
         made = (await one.insist("POST", base, body))["id"]
-        path, edits = f"{base}/{made}", self.edited.setdefault(made, Edits())
+        path = f"{base}/{made}"
+        edits = self.edited[made] = Edits({"name": [body["name"]], "max_steps": [None]})
         for number in range(1, 9):
             await one.pause(4.0)
             steps = self._edit(other, path, edits, "max_steps", number)
