@@ -200,7 +200,7 @@ MCP_MUTATIONS = (
     Mutation(what_a_server_repeats_of_its_secrets_is_told, _BROKEN, 0, 12, "secrets of servers stay inside"),
     Mutation(a_breaker_that_is_open_stays_open, _BROKEN, 0, 12, "a server that works is used"),
     Mutation(a_call_has_no_limit, _BROKEN, 1, 24, "a call ends within its limit"),
-    Mutation(an_answer_goes_to_whoever_waits_for_longest, _BROKEN, 0, 12, "a result is that of its call"),
+    Mutation(an_answer_goes_to_whoever_waits_for_longest, _BROKEN, 3, 12, "a result is that of its call"),
     Mutation(an_organization_may_have_every_program, _SHARED, 0, 12, "one organization leaves room for another"),
     Mutation(a_task_is_over_before_its_agent_is_told, _TASKS, 0, 40, "a task has one result"),
     Mutation(a_task_that_could_not_be_asked_about_is_given_up, _TASKS, 3, 12, "a task ends as it does on its server"),
@@ -212,6 +212,6 @@ MCP_MUTATIONS = (
     Mutation(
         a_renewal_of_tokens_ends_with_the_call_that_waits_for_it, _TOKENS, 0, 12, "a refresh token is (not lost|used)"
     ),
-    Mutation(tokens_are_renewed_by_everybody, _TOKENS, 1, 12, "a refresh token is (not lost|used)"),
+    Mutation(tokens_are_renewed_by_everybody, _TOKENS, 5, 12, "a refresh token is (not lost|used)"),
     Mutation(a_renewed_token_that_cannot_be_stored_is_dropped, _TOKENS, 5, 40, "a refresh token is (not lost|used)"),
 )

@@ -1070,7 +1070,7 @@ MUTATIONS = (
     Mutation(a_restore_is_dropped_after_it_was_decided, _LONG, 1, 20, "a memory is seen as a whole|a restore is whole"),
     Mutation(a_quota_is_not_looked_at, _LONG, 1, 10, "a quota is never passed"),
     Mutation(what_is_damaged_is_told, "storage-corruption", 0, 5, "what is damaged is never told as truth"),
-    Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 5, 20, "what can be searched is whole"),
+    Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 1, 20, "what can be searched is whole"),
     Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 0, 5, "a search without meaning says so"),
     Mutation(vectors_of_earlier_models_stay, "embedding-faults", 2, 5, "vectors of another model in a scope of one"),
     Mutation(
@@ -1087,7 +1087,7 @@ MUTATIONS = (
     Mutation(
         a_conversation_that_could_not_be_closed_is_told_closed,
         _THREADS,
-        1,
+        0,
         20,
         "a conversation is as its client was told",
     ),
@@ -1117,7 +1117,7 @@ MUTATIONS = (
     Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 0, 20, "a batch is stored as a whole"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 1, 15),
     Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 1, 10),
-    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 27, 40),
+    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 29, 40),
     Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 2, 15),
     Mutation(
         an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost,
@@ -1133,7 +1133,7 @@ MUTATIONS = (
     Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 1, 5),
     Mutation(calls_of_other_conversations_are_not_listed, _WAITING, 0, 5, "what waits is listed"),
     Mutation(calls_are_denied_in_half_their_time, _EXPIRING, 0, 3, "nothing is denied before its time"),
-    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 4, 20, "nothing waits for ever"),
+    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 3, 20, "nothing waits for ever"),
     Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 0, 5, "a pause ends the turn at once"),
     Mutation(nothing_is_recovered, _CRASH, 5, _POINTS, "every run ends"),
     Mutation(
@@ -1148,7 +1148,7 @@ MUTATIONS = (
     Mutation(imported_agents_are_seen_before_they_are_whole, _TEMPLATES, 0, 5, "of one version|is whole"),
     Mutation(a_rollback_forgets_the_versions_after_it, _TEMPLATES, 0, 5, "versions have no gaps"),
     Mutation(an_update_changes_a_saved_version, _TEMPLATES, 1, 10, "a saved version never changes"),
-    Mutation(a_migration_forgets_the_blocks, _TEMPLATES, 0, 10, "an agent is of one version"),
+    Mutation(a_migration_forgets_the_blocks, _TEMPLATES, 2, 10, "an agent is of one version"),
     Mutation(those_who_ask_each_other_wait, _AGENTS, 0, 5, "nobody waits for the time-out"),
     Mutation(
         the_work_of_a_companion_is_counted_and_not_written, _AGENTS, 0, 5, "a companion works after every nth turn"
@@ -1222,7 +1222,7 @@ MUTATIONS = (
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
     Mutation(edits_are_told_to_nobody, _SHARED, 0, 10, _STALE + "|a live agent has what is stored"),
-    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 2, 60, _STALE + "|a live agent has what is stored"),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 3, 60, _STALE + "|a live agent has what is stored"),
     Mutation(
         a_write_whose_caller_is_gone_is_told_to_nobody,
         _CUT_OFF,
@@ -1231,7 +1231,7 @@ MUTATIONS = (
         "a live agent sees what is stored|a live agent has what is stored",
     ),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),
-    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 2, 30),
+    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 0, 30),
     Mutation(
         an_emptied_history_stays_in_memory,
         _REMOVALS,
@@ -1239,7 +1239,7 @@ MUTATIONS = (
         20,
         "an emptied history is out of sight|a live chat is what is stored",
     ),
-    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 8, 10, "what is forbidden is not run"),
+    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 16, 40, "what is forbidden is not run"),
     Mutation(calls_are_not_counted, "permissions-race-calls", 1, 10, "a limit of calls is held|a live limit"),
     Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 2, 10, "every call is recorded once"),
     Mutation(
@@ -1301,12 +1301,12 @@ MUTATIONS = (
     Mutation(an_edit_is_made_in_two_steps, _MCP_CLIENTS, 0, 10, "an edit that was acknowledged is there once"),
     Mutation(the_items_of_a_batch_are_queued_together, "batches", 0, 10, "items are heard in their order"),
     Mutation(a_failed_item_of_a_batch_is_left, "batches", 3, 10, "a batch ends|a batch tells every outcome"),
-    Mutation(nobody_is_told_of_a_new_file, _FILES, 1, 10, "a live agent has what is stored|a prompt is not older"),
+    Mutation(nobody_is_told_of_a_new_file, _FILES, 0, 10, "a live agent has what is stored|a prompt is not older"),
     Mutation(no_file_is_closed_for_another, _FILES, 0, 10, "no agent has more files open"),
     Mutation(
         an_interrupted_reading_is_not_begun_again, _FILES, 2, 20, "left half processed|more than 500000 callbacks"
     ),
-    Mutation(a_page_that_breaks_off_is_taken, _WEB, 1, 10, "a page comes whole"),
+    Mutation(a_page_that_breaks_off_is_taken, _WEB, 4, 10, "a page comes whole"),
     Mutation(
         a_history_is_continued_more_than_once,
         _OPENAI,

@@ -312,6 +312,7 @@ FOUND = (
     ),
     Found("api-model-of-memory", 2000005, "the check took a text that is stored as JSON for another one"),
     Found("facts-under-faults", 2000024, "the lists were compared while facts were still extracted, each in a run"),
+    Found(
         "mcp-programs-of-two-organizations",
         119342,
         "an organization that had opened every MCP program while it was alone ran calls on all of them: the next one "

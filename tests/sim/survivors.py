@@ -312,20 +312,20 @@ _LIVE_BUDGET = "a live budget is what the steps have used"
 
 # As in tests/sim/mutations.py. The letters are those of the report that told of the missing test.
 SURVIVORS = (
-    Mutation(a_turn_told_as_failed_goes_on, _STORAGE, 1, 10, "told as failed is over"),  # R1
+    Mutation(a_turn_told_as_failed_goes_on, _STORAGE, 0, 10, "told as failed is over"),  # R1
     Mutation(a_claim_by_its_owner_keeps_the_epoch, _STORAGE, 0, 5, "every claim raises the epoch"),  # D2
-    Mutation(an_approval_can_be_taken_twice, _EXPIRING, 1, 20, "answered once|a live chat"),  # A1
-    Mutation(calls_answered_in_part_meanwhile_are_denied, _EXPIRING, 0, 20, "only what waits is denied"),  # A3
+    Mutation(an_approval_can_be_taken_twice, _EXPIRING, 8, 20, "answered once|a live chat"),  # A1
+    Mutation(calls_answered_in_part_meanwhile_are_denied, _EXPIRING, 2, 20, "only what waits is denied"),  # A3
     Mutation(a_run_that_has_ended_is_ended_again, _CANCELS, 2, 20, "a run ends once"),  # C1
     Mutation(what_a_cancelled_call_cost_is_not_recorded, _USAGE, 10, 20, "what the provider charged is recorded"),  # C2
     Mutation(
         a_turn_that_began_during_a_cancel_is_not_told, _CANCELS, 3, 60, "a cancelled run has ended|a live chat"
     ),  # C3
     Mutation(previews_written_again_lack_one, _BEHIND, 0, 20, _PIECES),  # S1
-    Mutation(a_follower_skips_a_batch_at_the_end_of_a_page, _BEHIND, 0, 20, "a frame keeps its number|in order"),  # S3
+    Mutation(a_follower_skips_a_batch_at_the_end_of_a_page, _BEHIND, 3, 20, "a frame keeps its number|in order"),  # S3
     Mutation(previews_that_could_not_be_written_are_dropped, _BEHIND, 0, 20, _PIECES),  # S4
     Mutation(a_callback_comes_again_after_it_was_taken, _BEHIND, 0, 5, "callback"),  # B2
-    Mutation(a_run_is_queued_while_it_is_played, _BEHIND, 4, 10, "a run is queued once"),  # B1
+    Mutation(a_run_is_queued_while_it_is_played, _BEHIND, 3, 10, "a run is queued once"),  # B1
     Mutation(what_a_summary_costs_is_not_booked, _USAGE, 0, 20, _LIVE_BUDGET),  # K4
     Mutation(spending_read_beside_a_commit_is_kept, _USAGE, 0, 20, _LIVE_BUDGET),  # G2
     Mutation(
@@ -345,11 +345,9 @@ SURVIVORS = (
     ),  # H1
     Mutation(what_learning_costs_is_not_told_to_a_live_agent, "facts-under-faults", 0, 10, _LIVE_BUDGET),
     Mutation(
-        a_change_by_its_own_turn_makes_a_stale_conversation_current, "shared-block-edits", 32, 120, "has what is stored"
+        a_change_by_its_own_turn_makes_a_stale_conversation_current, "shared-block-edits", 54, 120, "has what is stored"
     ),
-    Mutation(
-        a_context_read_before_it_was_emptied_comes_back, "delete-and-reset", 35, 40, "emptied history|a live chat"
-    ),
+    Mutation(a_context_read_before_it_was_emptied_comes_back, "delete-and-reset", 6, 40, "emptied history|a live chat"),
     Mutation(a_companion_is_not_told_of_a_block_it_shares, "agents-write-to-each-other", 1, 10, "has what is stored"),
     Mutation(an_abandoned_turn_keeps_its_claim, "abandoned-jobs", 0, 20, "told as failed is over"),
 )
