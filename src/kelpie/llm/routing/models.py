@@ -269,7 +269,8 @@ class Models:
         except StorageError as error:
             _log.warning(
                 "embedding_model_list_failed",
-                "Embedding models of an organization's own providers could not be read",
+                "Embedding models of a provider could not be listed",
+                provider="of the organization's own",
                 error=str(error),
             )
         await self.search_servers()
