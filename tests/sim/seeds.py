@@ -319,4 +319,5 @@ FOUND = (
         "had none",
     ),
     Found("schedules-and-webhooks", 2000024, "the scenario forgot the name that a schedule was created with"),
+    Found("projects", 786128, "the check took a home that was set after its project was deleted for one that was left"),
 )
