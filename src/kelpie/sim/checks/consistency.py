@@ -136,9 +136,6 @@ _WRONG = {
         WHERE t.latest <> (SELECT max(number) FROM template_versions v WHERE v.template_id = t.id)
         OR t.latest <> (SELECT count(*) FROM template_versions v WHERE v.template_id = t.id AND v.number > 0)
         OR NOT t.base BETWEEN 1 AND t.latest""",
-    "an agent has a project that does not exist": """
-        SELECT id, project_id FROM agents WHERE project_id LIKE 'project-%'
-        AND project_id NOT IN (SELECT id FROM projects)""",
     "a tool cannot be found": """
         SELECT id, name FROM tools WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'tool')""",
     "an agent has two archives": "SELECT agent_id FROM agent_archives GROUP BY agent_id HAVING count(*) > 1",
