@@ -12,7 +12,7 @@ from kelpie.sim.scenarios.mcp.remote_server import Failed, RemoteServer, ServerB
 from kelpie.world.cells.port import OrderOutput
 
 COMMAND = "mcp-program"
-OVERLAP_S = 1.0  # in which a program that was closed may still end
+OVERLAP_S = 3.0  # in which a program that was closed may still end, callback after callback late
 
 
 class CellPrograms:
