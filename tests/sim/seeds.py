@@ -322,4 +322,5 @@ FOUND = (
     Found("projects", 786128, "the check took a home that was set after its project was deleted for one that was left"),
     Found("web-searches-at-once", 57087, "the check gave a request less time to arrive than late callbacks take"),
     Found("mcp-servers-that-break", 333334, "the check gave a program less time to end than late callbacks take"),
+    Found("file-uploads", 319685, "the scenario insisted on making a folder whose first answer was lost"),
 )

@@ -63,10 +63,8 @@ class FileUploads(ServerScenario):
         maker = self.client("maker-of-folders")
         for number in range(2):
             body = {"name": f"shelf-{number}", "embedding_chunk_size": 16}
-            await maker.ask("POST", "/v1/folders/", body)
-            found = await maker.insist("GET", f"/v1/folders/?name=shelf-{number}")
-            if not found:
-                found = [await maker.insist("POST", "/v1/folders/", body)]
+            while not (found := await maker.insist("GET", f"/v1/folders/?name=shelf-{number}")):
+                await maker.ask("POST", "/v1/folders/", body)  # one whose answer was lost is there
             self.folders.append(found[0]["id"])
         for agent_id in self.agents:
             await maker.insist("PATCH", f"/v1/agents/{agent_id}", {"max_files_open": OPEN_MAX})
