@@ -1,9 +1,14 @@
-"""The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red."""
+"""The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red.
+
+`make test` plays a third of the planted bugs, another one with every change of `src`; `make soak` plays all of them.
+They test the simulation, not the product. After a change of the simulation, play all: pytest -m '' <this file>.
+"""
 
 import re
 import warnings
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from kelpie.sim.faults import Fault
 from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
@@ -14,11 +19,22 @@ from tests.sim.mcp_mutations import MCP_MUTATIONS
 from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.record_mutations import RECORDS
+from tests.sim.shares import first_seed, source
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 from tests.sim.trigger_mutations import TRIGGERED
 from tests.sim.unseen_mutations import UNSEEN
 
 PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN, *RECORDS)
+PARTS = 3
+
+
+def in_parts(planted: tuple[Mutation, ...], of: str) -> list[ParameterSet]:
+    """The planted bugs as parameters: those of other parts than the one whose turn it is are left to `make soak`."""
+    turn = first_seed("planted bugs", of)
+    return [
+        pytest.param(mutation, id=mutation.apply.__name__, marks=() if (at + turn) % PARTS == 0 else pytest.mark.soak)
+        for at, mutation in enumerate(planted)
+    ]
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:
@@ -42,7 +58,7 @@ def search_range(mutation: Mutation, scenario: Scenario) -> int:
     return found.seed
 
 
-@pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.apply.__name__)
+@pytest.mark.parametrize("mutation", in_parts(PLANTED, source()))
 def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     turns_red(mutation, SCENARIOS[mutation.scenario])
@@ -61,6 +77,16 @@ def test_a_planted_bug_turns_its_test_red(mutation: UnitMutation, monkeypatch: p
 def test_a_broken_propagation_is_found_within_its_range(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     search_range(mutation, SCENARIOS[mutation.scenario])
+
+
+def test_every_planted_bug_has_its_turn() -> None:
+    """Sources whose hashes differ by one in their turn play parts that have nothing in common."""
+    sources = [
+        next(str(at) for at in range(100) if first_seed("planted bugs", str(at)) % PARTS == part)
+        for part in range(PARTS)
+    ]
+    played = [each.id for of in sources for each in in_parts(PLANTED, of) if not each.marks]
+    assert sorted(map(str, played)) == sorted(mutation.apply.__name__ for mutation in PLANTED)
 
 
 def test_a_known_seed_that_no_longer_notices_is_replaced() -> None:
