@@ -16,6 +16,7 @@ from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.organization_database import OrganizationDatabase
 from kelpie.accounts.quotas import Quotas
 from kelpie.agent.events import event_json, event_recorder
+from kelpie.agent.inbox import cancel
 from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.staged_agents import StagedAgents
@@ -27,7 +28,7 @@ from kelpie.core.conversations.messages import ApprovalDecision
 from kelpie.core.conversations.runs import UNFINISHED, RunStatus
 from kelpie.core.errors import KelpieError
 from kelpie.storage.blocks import attachments
-from kelpie.storage.conversations import conversations, message_search, messages
+from kelpie.storage.conversations import approvals, conversations, message_search, messages
 from kelpie.storage.runs import filters as run_filters
 from kelpie.storage.runs import runs
 from kelpie.storage.tables import conversations as conversations_table
@@ -231,7 +232,20 @@ _BEHIND, _FILES, _LANES, _TEMPLATES, _WAITING = (
     "calls-that-wait",
 )
 
+
+def a_cancel_by_id_looks_for_the_first_run_of_a_turn(patch: pytest.MonkeyPatch) -> None:
+    """Where the turn asks for approval a second time, in a later run."""
+
+    def of_agent(tx: Any, agent_id: Any) -> list[Any]:
+        return [replace(pending, runs=pending.runs[:1]) for pending in approvals.of_agent(tx, agent_id)]
+
+    patch.setattr(cancel, "approvals", SimpleNamespace(of_agent=of_agent))
+
+
 UNSEEN = (
+    Mutation(
+        a_cancel_by_id_looks_for_the_first_run_of_a_turn, "calls-that-wait", 39, 100, "a cancelled run waits no longer"
+    ),
     Mutation(answers_committed_before_a_crash_count_for_nothing, _WAITING, 0, 10, "with nothing saved"),
     Mutation(a_run_that_is_resumed_is_not_counted, _BEHIND, 0, 10, "of one life|has one end"),
     Mutation(a_committed_step_is_called_off, _BEHIND, 0, 40, "called off|in order|one end"),

@@ -127,6 +127,8 @@ class Approvals(ServerScenario):
             way = client.picks(WAYS)
             if way == "only words":
                 await self._say(client, lane)
+            elif way == "cancel" and client.tosses(0.5):
+                await self._cancel_run(client, lane, request)
             elif way == "cancel":
                 await self._cancel(client, lane)
             else:
@@ -224,6 +226,22 @@ class Approvals(ServerScenario):
             raise Broken("a cancel is answered", f"{lane.cancel}: {told.status} {told.body!r}")
         return told.status if told is not None else None
 
+    async def _cancel_run(self, client: ScenarioClient, lane: ConversationAddress, request: Request) -> None:
+        """Cancels the run that asked, which may be a later one of its turn, by its id: what it asked for is over."""
+        [(run_id,)] = self.machine.disk.query("SELECT run_id FROM messages WHERE id = ?", request.id) or [("",)]
+        if not run_id:  # emptied meanwhile
+            return
+        called_s, path = self.machine.loop.time(), f"/v1/agents/{lane.agent_id}/messages/cancel"
+        told = await client.ask("POST", path, {"run_ids": [run_id]})
+        self.waits.cancelled(lane, called_s, answered=told is not None)
+        if told is None or told.status == 503:
+            return
+        if told.status != 200:
+            raise Broken("a cancel is answered", f"{path}: {told.status} {told.body!r}")
+        now = waiting(self.machine.disk, lane)
+        if told.json() == {run_id: "cancelled"} and now is not None and now.id == request.id:
+            raise Broken("a cancelled run waits no longer", f"{lane}: {run_id} was cancelled, and {request} waits")
+
     # --- what must be so -----------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
@@ -238,6 +256,7 @@ class Approvals(ServerScenario):
                 heard = await guest.say(lane.agent_id, conversation=lane.conversation)
                 if not heard.acknowledged:
                     raise Broken("no conversation is bricked", f"{lane}: {heard.status} {heard.trouble}")
+                await self._delete_waiting(guest, lane, lane.conversation)
         await super().settle()
 
     async def _end(
@@ -264,6 +283,13 @@ class Approvals(ServerScenario):
         now = waiting(self.machine.disk, lane)
         if status != 200 or (now is not None and now.id == request.id):
             raise Broken("what waits can be ended", f"{lane} was told {status} and waits for {now}")
+
+    async def _delete_waiting(self, guest: ScenarioClient, lane: ConversationAddress, conversation: str) -> None:
+        """Deletes a conversation while calls wait in it: they get results, and nothing waits any more."""
+        await self._say(guest, lane, LINES[self.machine.loop.seed % len(LINES)])
+        await guest.insist("DELETE", f"/v1/conversations/{conversation}")
+        if (left := waiting(self.machine.disk, lane)) is not None:
+            raise Broken("nothing waits in a deleted conversation", f"{lane} waits for {left}")
 
     def check(self) -> None:
         super().check()
