@@ -323,4 +323,10 @@ FOUND = (
     Found("web-searches-at-once", 57087, "the check gave a request less time to arrive than late callbacks take"),
     Found("mcp-servers-that-break", 333334, "the check gave a program less time to end than late callbacks take"),
     Found("file-uploads", 319685, "the scenario insisted on making a folder whose first answer was lost"),
+    Found(
+        "cancel-races-everything",
+        70013,
+        "the repair of a history took a row with results of two calls for the result of one, and put the row into the "
+        "context a second time: later messages were refused because their place was taken",
+    ),
 )

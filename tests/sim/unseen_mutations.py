@@ -17,6 +17,7 @@ from kelpie.accounts.organization_database import OrganizationDatabase
 from kelpie.accounts.quotas import Quotas
 from kelpie.agent.events import event_json, event_recorder
 from kelpie.agent.inbox import cancel
+from kelpie.agent.journal import history_repair
 from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.staged_agents import StagedAgents
@@ -233,6 +234,19 @@ _BEHIND, _FILES, _LANES, _TEMPLATES, _WAITING = (
 )
 
 
+def a_row_with_two_results_answers_one_call(patch: pytest.MonkeyPatch) -> None:
+    """When a history is repaired."""
+    original = history_repair._Repair.take  # pyright: ignore[reportPrivateUsage]
+
+    def take(repairs: Any, row: Any) -> None:
+        later = [result.call_id for result in row.tool_returns[1:]]
+        left = {call_id: repairs.open[call_id] for call_id in later if call_id in repairs.open}
+        original(repairs, row)
+        repairs.open.update(left)
+
+    patch.setattr(history_repair._Repair, "take", take)  # pyright: ignore[reportPrivateUsage]
+
+
 def a_cancel_by_id_looks_for_the_first_run_of_a_turn(patch: pytest.MonkeyPatch) -> None:
     """Where the turn asks for approval a second time, in a later run."""
 
@@ -243,6 +257,9 @@ def a_cancel_by_id_looks_for_the_first_run_of_a_turn(patch: pytest.MonkeyPatch) 
 
 
 UNSEEN = (
+    Mutation(
+        a_row_with_two_results_answers_one_call, "cancel-races-everything", 70013, 200, "a sound message is accepted"
+    ),
     Mutation(
         a_cancel_by_id_looks_for_the_first_run_of_a_turn, "calls-that-wait", 39, 100, "a cancelled run waits no longer"
     ),

@@ -38,7 +38,8 @@ class _Repair:
 
     def take(self, row: Message) -> None:
         if row.role is Role.tool:
-            if not any(self.open.pop(result.call_id, None) for result in row.tool_returns):
+            answered = [self.open.pop(result.call_id, None) for result in row.tool_returns]
+            if not any(answered):
                 self.done.append(f"{row.id}: removed from the context, because it is a result without a call")
                 return
         elif not (row.role is Role.approval and not row.tool_calls):
