@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,20 @@ async def test_one_agent_is_mended_by_its_id(client: httpx.AsyncClient, puppet: 
         await client.post(REPAIR, json={"agent_id": "agent-00000000-0000-4000-8000-000000000009"})
     ).status_code == 404
     assert (await client.post(REPAIR, json={"agent_id": "nobody"})).status_code == 400
+
+
+async def test_two_calls_that_one_row_answers_need_no_repair(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    """The row stays in the context once, and the next messages find their places free."""
+    agent_id = await make(client, "both", [])
+    words = ("tea", "gin")
+    calls = [called(INSERT, json.dumps({"label": "human", "new_string": word}), f"call_{word}") for word in words]
+    puppet.script.append(replace(calls[0], tool_calls=tuple(call for each in calls for call in each.tool_calls)))
+    await say(client, agent_id, input="note both")
+    before = (await client.get(f"/v1/agents/{agent_id}")).json()["message_ids"]
+    assert await repaired(client) == {agent_id: []}
+    assert (await client.get(f"/v1/agents/{agent_id}")).json()["message_ids"] == before
+    for word in words:
+        await say(client, agent_id, input=f"and {word}")
 
 
 async def test_a_wait_for_nothing_keeps_no_agent_from_answering(
