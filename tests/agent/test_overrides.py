@@ -10,7 +10,7 @@ from kelpie.core.agents.agent import AgentType, ModelChoice, NewAgent
 from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus
-from kelpie.core.errors import NotFound
+from kelpie.core.errors import ModelError, ModelFault, NotFound
 from kelpie.llm.provider.interface import ModelInfo
 from kelpie.storage.runs.turn_overrides import override_from_json, override_to_json
 from tests.agent.conftest import Rig, ScriptModel, ended, says
@@ -60,6 +60,18 @@ async def test_one_turn_has_it_and_the_next_does_not(rig: Rig):
     assert [row.message.text for row in second.messages] == ["one", "ok", "two"]
     with pytest.raises(NotFound, match="test/none"):
         await rig.say(agent.id, "x", override_model="test/none")
+
+
+async def test_nothing_of_it_stays_after_a_turn_that_fails(rig: Rig):
+    """Also where the agent is not loaded again: the provider refused, or the client cancelled."""
+    agent = (await rig.kelpie.api().agents.create(NewAgent(name="a", system="Own."))).agent
+    rig.model.script = [ModelError(ModelFault.bad_request, "The model refused.")]
+    told = await rig.say(agent.id, "one", override=TurnOverrides(system="Another."), override_model=OTHER)
+    assert ended(told).error is not None
+    await rig.say(agent.id, "two")
+    failed, second = rig.model.requests[0], rig.model.requests[-1]
+    assert (failed.model, second.model) == ("other", "script")
+    assert failed.system.startswith("Another.") and second.system.startswith("Own.")
 
 
 async def test_the_history_has_the_form_of_the_model_that_reads_it(rig: Rig):
