@@ -269,6 +269,11 @@ FOUND = (
         "an MCP server that was deleted while it was being connected to was connected nevertheless, and stayed so",
     ),
     Found(
+        "mcp-tools-that-change",
+        404364,
+        "an MCP server that crashed and forgot the session counted as connected until the next call",
+    ),
+    Found(
         "mcp-tokens-that-end",
         0,
         "a renewal of a token ended with the call that waited for it: the new refresh token was lost",

@@ -52,10 +52,11 @@ class StreamableHttpTransport:
         self._exchange = exchange
         self._headers = headers
         self._session: str | None = None
+        self._over = False  # the server has ended the session
 
     @property
     def alive(self) -> bool:
-        return True  # each request makes its own connection if it needs one
+        return not self._over  # each request makes its own connection if it needs one
 
     async def start(self) -> None:
         """Nothing to connect: the first request does."""
@@ -75,8 +76,9 @@ class StreamableHttpTransport:
                 raise await self._refusal(response)
 
     async def listen(self, ready: Callable[[], None]) -> None:
-        """Follows the stream of what a server sends on its own; returns when the server has none."""
-        reader = EventReader()
+        """Follows the stream of what a server sends on its own; returns when the server has none, or had one and no
+        longer knows the session."""
+        reader, heard = EventReader(), False
         while True:
             resumed = {http_headers.LAST_EVENT: reader.last_id} if reader.last_id else {}
             sent = {**await self._common(), **resumed, "accept": _STREAM}
@@ -84,9 +86,11 @@ class StreamableHttpTransport:
                 async with self._exchange.open("GET", self._url, sent, patient=True) as response:
                     ready()
                     if response.status_code in NOTHING_TO_HEAR or not _is_stream(response):
+                        self._over = heard and response.status_code == 404
                         return
                     if response.status_code >= 400:
                         raise await self._refusal(response)
+                    heard = True
                     async for event in self._exchange.events(response, reader, patient=True):
                         self._hear(event.data, None)
             except (StreamBroken, NotAMessage):

@@ -54,8 +54,7 @@ class McpUpkeep:
         """Reads the tools of a server again, soon and in the background; more than once if that fails."""
         self._changed[server.id] = server
         if server.id not in self._works:
-            work = self._works[server.id] = asyncio.create_task(self._follow(server.id))
-            work.add_done_callback(lambda _: self._works.pop(server.id, None))
+            self._works[server.id] = asyncio.create_task(self._follow(server.id))
 
     async def close(self) -> None:
         works = list(self._works.values())
@@ -64,6 +63,12 @@ class McpUpkeep:
         await asyncio.gather(*works, return_exceptions=True)
 
     async def _follow(self, server_id: str) -> None:
+        try:
+            await self._read_until_current(server_id)
+        finally:  # here and not in a callback of the task: a change between its end and the callback would be lost
+            self._works.pop(server_id, None)
+
+    async def _read_until_current(self, server_id: str) -> None:
         """Reads the tools of one server until they are read after its last change."""
         failures = 0
         while server_id in self._changed:
@@ -74,7 +79,8 @@ class McpUpkeep:
                     await self._refresh(server)
                     failures = 0
                 except NotFound:
-                    return  # it was deleted
+                    self._changed.pop(server_id, None)  # it was deleted
+                    return
                 except KelpieError as error:
                     _log.warning("mcp_tools_unread", "Tools of an MCP server could not be read", error=str(error))
                     failures += 1
