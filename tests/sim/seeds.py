@@ -269,6 +269,11 @@ FOUND = (
         "an MCP server that was deleted while it was being connected to was connected nevertheless, and stayed so",
     ),
     Found(
+        "restores-of-memory",
+        8,
+        "a restore that the disk interrupted changed a shared block, and the live agent that shares it was not told",
+    ),
+    Found(
         "mcp-tools-that-change",
         404364,
         "an MCP server that crashed and forgot the session counted as connected until the next call",

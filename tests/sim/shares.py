@@ -37,6 +37,7 @@ LONG = (
     "two-servers-one-disk",
     "waits-that-expire",
     "working-memory-and-checkpoints",
+    "restores-of-memory",
     "permissions-race-calls",
     "tools-made-anew",
 )

@@ -201,13 +201,12 @@ class MemoryChanges:
         """Writes piece by piece. Raises StorageError; then the gate stays closed, and it is tried again."""
         agent_id, database = change.agent_id, self._database
         await self._release(agent_id, "its memory is being replaced")
+        touched = [agent_id]
         try:
             planned = await database.read(partial(_planned, change=change))
             if planned is None:  # it is done, and the answer to the last commit was lost
-                self._live_agents.reload((agent_id,))
                 self._live_agents.forget_context((agent_id,))
                 return None
-            touched = [agent_id]
             for piece in planned.pieces:
                 touched += await write_piece(database, piece.run)
         except NotFound:  # deleted meanwhile
@@ -221,8 +220,9 @@ class MemoryChanges:
             )
             await database.transact(partial(changes.settle, agent_id=agent_id))
             raise
+        finally:  # also when it is cut off: the next attempt does not write a second time what another agent sees
+            self._live_agents.reload(dict.fromkeys(touched))
         await database.transact(partial(changes.settle, agent_id=agent_id))
-        self._live_agents.reload(dict.fromkeys(touched))
         self._live_agents.forget_context((agent_id,))
         return planned.result
 

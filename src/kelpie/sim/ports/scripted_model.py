@@ -60,8 +60,9 @@ def decide(messages: Chat, tools: Sequence[str], tool_choice: Any = None) -> Dec
 
 
 def _facts(conversation: str) -> str:
-    """A fact for every token in a user's message."""
+    """A fact for every token in a user's message, and the one that a message `learn JSON` gives, with its aliases."""
     said = re.findall(r"^\[(\d+)\] \S+ user: (.*)", conversation, re.MULTILINE)
+    aliases: list[str] = []
     facts = [
         {
             "subject": "user", "attribute": "said", "value": token, "statement": f"The user said {token}.",
@@ -70,7 +71,13 @@ def _facts(conversation: str) -> str:
         for number, line in said
         for token in dict.fromkeys(_TOKEN.findall(line))
     ]  # fmt: skip
-    return json.dumps({"entities": [{"name": "user", "kind": "person", "aliases": []}], "facts": facts})
+    for number, line in said:
+        if line.startswith("learn "):
+            given = json.JSONDecoder().raw_decode(line.removeprefix("learn "))[0]
+            aliases += given.pop("aliases", [])
+            told = {"statement": f"The user's {given['attribute']}: {given['value']}.", "one_value": True}
+            facts.append({"subject": "user", "sources": [int(number)], "confidence": 1.0, **told, **given})
+    return json.dumps({"entities": [{"name": "user", "kind": "person", "aliases": aliases}], "facts": facts})
 
 
 def sums_up(messages: Chat) -> bool:

@@ -33,6 +33,7 @@ from kelpie.sim.scenarios.memory.corruption import CORRUPTION
 from kelpie.sim.scenarios.memory.facts import LEARNING
 from kelpie.sim.scenarios.memory.file_uploads import FILE_UPLOADS
 from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES
+from kelpie.sim.scenarios.memory.restores import RESTORES
 from kelpie.sim.scenarios.memory.memory_tools import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.memory.shared_blocks import SHARED
 from kelpie.sim.scenarios.memory.working_memory import WORKINGS
@@ -151,6 +152,7 @@ SCENARIOS: dict[str, Scenario] = {
         WINDOWS,
         WORKINGS,
         LONG_CHANGES,
+        RESTORES,
         API_MEMORY,
         API_TURNS,
         API_FIELDS,
