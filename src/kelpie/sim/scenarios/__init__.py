@@ -33,8 +33,8 @@ from kelpie.sim.scenarios.memory.corruption import CORRUPTION
 from kelpie.sim.scenarios.memory.facts import LEARNING
 from kelpie.sim.scenarios.memory.file_uploads import FILE_UPLOADS
 from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES
-from kelpie.sim.scenarios.memory.restores import RESTORES
 from kelpie.sim.scenarios.memory.memory_tools import MEMORY_CRASHES, VECTOR_SEARCH
+from kelpie.sim.scenarios.memory.restores import RESTORES
 from kelpie.sim.scenarios.memory.shared_blocks import SHARED
 from kelpie.sim.scenarios.memory.working_memory import WORKINGS
 from kelpie.sim.scenarios.records.agent_records import HOUSEHOLDS
