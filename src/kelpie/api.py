@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from kelpie.accounts.organization_database import OrganizationDatabase
+from kelpie.accounts.quotas.organization_database import OrganizationDatabase
 from kelpie.core.access.callers import Caller
 from kelpie.encryption.rotation import KeyRotation
 from kelpie.memory.embeddings import Embeddings
@@ -21,12 +21,12 @@ with lazily:
     from kelpie.accounts import access_tokens as _access_tokens
     from kelpie.accounts import api_keys as _api_keys
     from kelpie.accounts import identities as _identities
-    from kelpie.accounts import organization_spending as _organization_spending
-    from kelpie.accounts import organization_usage as _organization_usage
     from kelpie.accounts import organizations as _organizations
     from kelpie.accounts import providers as _providers
     from kelpie.accounts import stored_data as _stored_data
     from kelpie.accounts import users as _users
+    from kelpie.accounts.quotas import organization_spending as _organization_spending
+    from kelpie.accounts.quotas import organization_usage as _organization_usage
     from kelpie.agent.client_histories import client_histories as _client_histories
     from kelpie.agent.inbox import background_runs as _background_runs
     from kelpie.agent.inbox import cancel as _cancel
@@ -35,20 +35,20 @@ with lazily:
     from kelpie.agent.resources import agent_file_imports as _agent_file_imports
     from kelpie.agent.resources import agents as _agents
     from kelpie.agent.resources import checkpoints as _checkpoints
-    from kelpie.agent.resources import context_windows as _context_windows
-    from kelpie.agent.resources import conversations as _conversations
     from kelpie.agent.resources import deployments as _deployments
     from kelpie.agent.resources import groups as _groups
-    from kelpie.agent.resources import histories as _histories
     from kelpie.agent.resources import id_prefixes as _id_prefixes
     from kelpie.agent.resources import jobs as _jobs
     from kelpie.agent.resources import manual_tool_runs as _manual_tool_runs
-    from kelpie.agent.resources import message_search as _message_search
     from kelpie.agent.resources import model_previews as _model_previews
-    from kelpie.agent.resources import pending_approvals as _pending_approvals
     from kelpie.agent.resources import projects as _projects
     from kelpie.agent.resources import runs as _runs
     from kelpie.agent.resources import tags as _tags
+    from kelpie.agent.resources.conversations import context_windows as _context_windows
+    from kelpie.agent.resources.conversations import conversations as _conversations
+    from kelpie.agent.resources.conversations import histories as _histories
+    from kelpie.agent.resources.conversations import message_search as _message_search
+    from kelpie.agent.resources.conversations import pending_approvals as _pending_approvals
     from kelpie.agent.templates import migration as _migration
     from kelpie.agent.templates import templates as _templates
     from kelpie.batches import batches as _batches

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kelpie.accounts.authentication import Authenticator
-from kelpie.accounts.disk_usage import DiskUsage
-from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
 from kelpie.accounts.providers import StoredProviders
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.organization_database import MemoryGate
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.actors.background import run_forever
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import ActorLimits

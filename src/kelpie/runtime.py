@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kelpie.accounts.authentication import Authenticator
-from kelpie.accounts.disk_usage import DiskUsage
-from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.organization_database import MemoryGate
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.inbox.run_queue import RunQueue

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kelpie.accounts.organization_database import MemoryGate, OrganizationDatabase
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.organization_database import MemoryGate, OrganizationDatabase
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.world.clock import SystemClock
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kelpie.accounts.disk_usage import DiskUsage
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord

@@ -8,7 +8,7 @@ import pytest
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.settings import SETTINGS
-from kelpie.core.settings.toml_edit import check, template, with_value, without_value
+from kelpie.core.settings.sources.toml_edit import check, template, with_value, without_value
 from tests.cli.fake_server import fake_server
 from tests.cli.live import Live
 from tests.cli.pseudo_terminal import at_terminal

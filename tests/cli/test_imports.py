@@ -18,8 +18,8 @@ NOT_AT_THE_START = (
     "kelpie.agent.resources.agents", "kelpie.agent.turn.activation", "kelpie.agent.turn.loop",
     "kelpie.batches.batches", "kelpie.llm.anthropic.messages", "kelpie.memory.blocks", "kelpie.search.text.bm25",
     "kelpie.server.letta.agents.routes", "kelpie.server.letta.templates.routes", "kelpie.server.mcp.routes",
-    "kelpie.server.openai.chat_routes", "kelpie.storage.checkpoints.recall", "kelpie.tools.web.providers",
-    "kelpie.world.egress.proxy",
+    "kelpie.server.openai.chat_routes", "kelpie.storage.checkpoints.recall",
+    "kelpie.tools.web.search_providers.providers", "kelpie.world.egress.proxy",
 )  # fmt: skip
 
 # Starts a server, asks it for its health, ends it, and says which modules have run.

@@ -11,8 +11,8 @@ import pytest
 from kelpie.cli.commands.operations.keys import end_of
 from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
-from kelpie.core.settings.precedence import SettingSource
 from kelpie.core.settings.settings import resolve
+from kelpie.core.settings.sources.precedence import SettingSource
 from kelpie.world.http.cli_client import Client, ErrorResponse
 from tests.cli.live import Live, live
 

@@ -10,7 +10,7 @@ import pytest
 from kelpie import __version__
 from kelpie.core.settings.server_record import differences, recorded
 from kelpie.core.settings.settings import resolve
-from kelpie.core.settings.unknown_variables import described_all
+from kelpie.core.settings.sources.unknown_variables import described_all
 from kelpie.world.files import server_record
 from kelpie.world.files.data_dir import DataDir
 from kelpie.world.files.server_record import ServerRecord

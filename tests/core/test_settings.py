@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import SettingSource, Source
 from kelpie.core.settings.settings import KEYS, SENT_TO, SETTINGS, VARIABLES, Settings, resolve
+from kelpie.core.settings.sources.precedence import SettingSource, Source
 
 KINDS = {name: spec.kind for name, spec in SETTINGS.items()}
 # A text that is a valid value of a setting and not its default, and the value it stands for.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.settings import KEYS, resolve
-from kelpie.core.settings.toml_text import parse
+from kelpie.core.settings.sources.toml_text import parse
 
 WHOLE = """\
 # A comment with a [heading] and a key = 1

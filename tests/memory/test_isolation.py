@@ -8,7 +8,7 @@ import pytest
 from _pytest.outcomes import Failed
 from sqlalchemy import select, true
 
-from kelpie.agent.resources.message_search import MessageSearcher
+from kelpie.agent.resources.conversations.message_search import MessageSearcher
 from kelpie.core.conversations.messages import MessageQuery, MessageSearch
 from kelpie.core.errors import NotFound
 from kelpie.core.memory.passages import ArchiveQuery, PassageQuery

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from kelpie.accounts.disk_usage import DiskUsage
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound

@@ -9,8 +9,8 @@ import pytest
 from kelpie import __version__
 from kelpie.cli import exit_codes
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings import toml_text
 from kelpie.core.settings.settings import SETTINGS, VARIABLES, Settings, resolve
+from kelpie.core.settings.sources import toml_text
 from kelpie.server.letta.compatibility import unsupported
 from tests.cli.test_help import LEAVES
 from tests.project.fenced import blocks

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kelpie.accounts.disk_usage import DiskUsage
 from kelpie.accounts.passports import Passports
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId

@@ -13,9 +13,9 @@ from starlette.routing import Match
 
 from kelpie.app import Kelpie
 from kelpie.server.app import create_app
-from kelpie.server.http import dispatch
 from kelpie.server.http.json_body import JsonRoute
-from kelpie.server.http.route_index import RouteIndex
+from kelpie.server.http.routing import dispatch
+from kelpie.server.http.routing.route_index import RouteIndex
 from tests.server.rig import client_of, make_agent, open_rig
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

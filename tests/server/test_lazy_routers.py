@@ -8,8 +8,8 @@ import pytest
 from fastapi import APIRouter
 from starlette.routing import BaseRoute
 
-from kelpie.server.http.lazy_routers import LazyRouter, LazyRouters
-from kelpie.server.http.route_index import RouteIndex
+from kelpie.server.http.routing.lazy_routers import LazyRouter, LazyRouters
+from kelpie.server.http.routing.route_index import RouteIndex
 from kelpie.server.routers import ROUTERS
 from tests.server.test_dispatch import METHODS, paths_like
 

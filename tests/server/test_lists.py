@@ -13,7 +13,7 @@ import httpx
 from kelpie.app import Kelpie
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import DEFAULT_ORGANIZATION
-from kelpie.sim.scenarios.fixtures.list_checks import lists_are_right
+from kelpie.sim.scenarios.checks.list_checks import lists_are_right
 from tests.server.rig import SDK_HEADERS, Puppet, called, client_of, open_rig, said
 
 MOMENTS = 3  # turns of each agent

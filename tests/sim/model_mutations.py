@@ -14,7 +14,7 @@ from kelpie.actors.mailbox import Mailbox
 from kelpie.agent.inbox import background_runs
 from kelpie.agent.maintenance import run_callbacks
 from kelpie.agent.resources import checkpoints as checkpoint_resource
-from kelpie.agent.resources import conversation_opening, histories
+from kelpie.agent.resources.conversations import conversation_opening, histories
 from kelpie.agent.tool_calls import approval_matching
 from kelpie.agent.turn import duplicate_sends, tool_phase
 from kelpie.core.conversations.messages import MessageQuery

@@ -15,10 +15,11 @@ import httpx
 import pytest
 from sqlalchemy import Update, update
 
-from kelpie.accounts import authentication, organization_database
+from kelpie.accounts import authentication
 from kelpie.accounts.identities import Identities
-from kelpie.accounts.organization_database import MemoryGate
 from kelpie.accounts.passports import Passports
+from kelpie.accounts.quotas import organization_database
+from kelpie.accounts.quotas.organization_database import MemoryGate
 from kelpie.actors import actor, mailbox, slots
 from kelpie.agent.client_histories import lookup
 from kelpie.agent.compaction.summarizer import Summarizer
@@ -45,7 +46,7 @@ from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.agent.maintenance.worker import MaintenanceWorker
 from kelpie.agent.prompt import context
 from kelpie.agent.resources import agents, manual_tool_call
-from kelpie.agent.resources.conversations import Conversations
+from kelpie.agent.resources.conversations.conversations import Conversations
 from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.templates.migration import Migration
 from kelpie.agent.tool_calls.execution import run_inside

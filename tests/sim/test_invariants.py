@@ -10,9 +10,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.ports.model_provider import SeenRequest
-from kelpie.sim.scenarios.fixtures.clients import ClientAnswer
-from kelpie.sim.scenarios.fixtures.edits import Edits
-from kelpie.sim.scenarios.fixtures.invariants import (
+from kelpie.sim.scenarios.checks.invariants import (
     messages_are_in_order,
     outside_at_most_once,
     prompts_are_fresh,
@@ -22,6 +20,8 @@ from kelpie.sim.scenarios.fixtures.invariants import (
     turns_are_whole,
     views_are_current,
 )
+from kelpie.sim.scenarios.fixtures.clients import ClientAnswer
+from kelpie.sim.scenarios.fixtures.edits import Edits
 from tests.sim.test_checkers import IMAGE, add, message
 
 

@@ -21,7 +21,7 @@ from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.scenario import Report, Scenario, run
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 SEEDS = range(12)
 SPARE_HOST = "spare.sim"

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import bindparam, update
 
 from kelpie.accounts.authentication import Authenticator
-from kelpie.accounts.organization_database import OrganizationDatabase
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.organization_database import OrganizationDatabase
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.events import event_json, event_recorder
 from kelpie.agent.inbox import cancel
 from kelpie.agent.journal import history_repair

@@ -20,7 +20,7 @@ from kelpie.core.tools.tools import Tool
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.calls.argument_check import check_arguments
 from kelpie.tools.calls.interface import CallContext
-from kelpie.tools.web.rate_limit import rest_seconds
+from kelpie.tools.web.search_providers.rate_limit import rest_seconds
 from kelpie.tools.web.web_search import WebSearch
 from kelpie.world.database import Database
 from kelpie.world.http.port import NetworkHttp

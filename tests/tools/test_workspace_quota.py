@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kelpie.accounts.disk_usage import DiskUsage
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId, OrganizationId

@@ -7,9 +7,9 @@ it and whenever that server stops. A turn that failed is not tried again: the it
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.inbox import run_acceptance
-from kelpie.agent.resources.conversation_opening import ConversationOpening, write_fork
+from kelpie.agent.resources.conversations.conversation_opening import ConversationOpening, write_fork
 from kelpie.agent.turn import duplicate_sends
 from kelpie.agent.turn.duplicate_sends import BATCH_ITEM
 from kelpie.core.conversations.batches import UNSENT, BatchItem, ItemStatus

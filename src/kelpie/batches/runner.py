@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.actors.periodic import PeriodicWorker
 from kelpie.agent.inbox.run_queue import RunQueue
-from kelpie.agent.resources.conversation_opening import ISOLATED_MAX, ConversationOpening
+from kelpie.agent.resources.conversations.conversation_opening import ISOLATED_MAX, ConversationOpening
 from kelpie.batches import items
 from kelpie.core.access.callers import Caller
 from kelpie.core.conversations.batches import AGENTS_MAX, CANCELLED, PARALLEL, PARALLEL_MAX, BatchItem, ItemStatus

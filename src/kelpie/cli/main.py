@@ -110,7 +110,7 @@ def _warn_of_unknown_variables() -> None:
 
     if all(name in VARIABLES or not name.startswith("KELPIE_") for name in os.environ):
         return
-    from kelpie.core.settings.unknown_variables import described_all
+    from kelpie.core.settings.sources.unknown_variables import described_all
 
     for told in described_all(os.environ):
         say(f"kelpie: warning: {told}", file=sys.stderr)

@@ -105,7 +105,7 @@ def flags(named: Mapping[str, str | None], assignments: Sequence[str] = ()) -> F
         if not equals:
             raise InvalidInput("--set", f"expected KEY=VALUE such as server.port=9000, got '{assignment[:80]}'")
         if key not in KEYS:
-            from kelpie.core.settings.toml_text import nearest_key
+            from kelpie.core.settings.sources.toml_text import nearest_key
 
             raise InvalidInput("--set", f"there is no setting '{key[:80]}'; {nearest_key(key)}")
         given[KEYS[key]] = (f"--set {key}", value)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.actors.periodic import PeriodicWorker
 from kelpie.core.errors import KelpieError, QuotaExceeded, StorageError
 from kelpie.core.files.files import File, FilePassage, FileStatus

@@ -17,9 +17,9 @@ from kelpie.server.edge.cell_listener import CellServer
 from kelpie.server.edge.cross_origin import AllowedOrigins, CrossOrigin
 from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
-from kelpie.server.http.dispatch import Dispatch
-from kelpie.server.http.lazy_routers import LazyRouters
 from kelpie.server.http.limits.body_limits import BodyLimits
+from kelpie.server.http.routing.dispatch import Dispatch
+from kelpie.server.http.routing.lazy_routers import LazyRouters
 from kelpie.server.letta.compatibility import missing_routes
 from kelpie.server.openai.error_shape import OpenAiErrors
 from kelpie.server.pages import registration as pages

@@ -1,6 +1,6 @@
 """The routers of all resources, in the order in which a request is compared with them."""
 
-from kelpie.server.http.lazy_routers import LazyRouter
+from kelpie.server.http.routing.lazy_routers import LazyRouter
 from kelpie.world.lazy_imports import lazily
 
 with lazily:

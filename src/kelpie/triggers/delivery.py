@@ -8,7 +8,7 @@ delivers it and whenever that server stops.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.inbox import run_acceptance
 from kelpie.core.conversations.messages import NewMessage
 from kelpie.core.conversations.runs import Run, RunStatus

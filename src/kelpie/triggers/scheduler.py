@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.actors.periodic import PeriodicWorker
 from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.core.conversations.runs import Run

@@ -14,7 +14,7 @@ from typing import Any
 
 from kelpie.agent.client_histories import lookup
 from kelpie.agent.client_histories.lookup import AnsweredTurn, KnownHistory
-from kelpie.agent.resources.conversations import Conversations
+from kelpie.agent.resources.conversations.conversations import Conversations
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.client_histories import ClientMessage, ClientTurn, chain, scope
 from kelpie.core.conversations.conversations import NewConversation

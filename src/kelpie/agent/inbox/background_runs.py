@@ -6,7 +6,7 @@ every client sees the same, however late or slow it is, and holds up no other.
 
 from collections.abc import AsyncGenerator
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.events import event_json
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import StreamCut, TurnEnded, TurnEvent

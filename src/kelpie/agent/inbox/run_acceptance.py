@@ -1,6 +1,6 @@
 """Acceptance of a background run, inside a transaction: whether its agent takes a message now, and the stored run."""
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import AgentStopped, MailboxFull, PendingApproval
 from kelpie.core.ids import AgentId, ConversationId, OrganizationId

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError

@@ -8,7 +8,7 @@ the budget is used up are the most that can be spent beyond it. Agents without a
 from collections.abc import Sequence
 from typing import Any
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.live.live_agent import LiveAgent
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.runs import Step

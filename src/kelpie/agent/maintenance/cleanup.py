@@ -4,7 +4,7 @@ No client waits for it."""
 import asyncio
 from functools import partial
 
-from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.quotas.disk_usage import DiskUsage
 from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.core.conversations.batches import KEPT
 from kelpie.core.time import MICROS_PER_SECOND

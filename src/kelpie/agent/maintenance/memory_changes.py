@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kelpie.accounts.organization_database import MemoryGate
+from kelpie.accounts.quotas.organization_database import MemoryGate
 from kelpie.agent.definition import first_messages, loaded_agent
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.core.conversations.messages import Message

@@ -8,7 +8,7 @@ says otherwise, and is reported.
 
 from functools import partial
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance.memory_changes import MemoryChanges
 from kelpie.agent.maintenance.restore_plan import RestorePlan, plan_writes, read_plan, run_all

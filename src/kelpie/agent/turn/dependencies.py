@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.agent.definition.creation import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.facts.extractor import FactExtractor

@@ -3,8 +3,8 @@
 import shlex
 
 from kelpie.cli.server.discovery import address_of, running
-from kelpie.core.settings.precedence import Source
 from kelpie.core.settings.settings import ResolvedSettings
+from kelpie.core.settings.sources.precedence import Source
 from kelpie.world.http.cli_client import Unreachable
 
 

@@ -2,8 +2,8 @@
 
 from kelpie.cli.server.discovery import running
 from kelpie.core.access.hosts import is_loopback
-from kelpie.core.settings.precedence import Source
 from kelpie.core.settings.settings import ResolvedSettings
+from kelpie.core.settings.sources.precedence import Source
 
 LETTA_KEY = "LETTA_API_KEY"  # may be a key for another service, so the password of a server goes before it
 

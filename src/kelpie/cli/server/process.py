@@ -17,7 +17,7 @@ from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError, KelpieError
 from kelpie.core.settings.server_record import recorded
 from kelpie.core.settings.settings import ResolvedSettings, Settings
-from kelpie.core.settings.unknown_variables import SHOWN_MAX, closest, unknown_variables
+from kelpie.core.settings.sources.unknown_variables import SHOWN_MAX, closest, unknown_variables
 from kelpie.local import open_kelpie
 from kelpie.observe import logs
 from kelpie.server.run import run, serve

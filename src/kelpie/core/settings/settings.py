@@ -16,11 +16,11 @@ from kelpie.core.settings.declaration import Setting, specs
 from kelpie.core.settings.file_settings import FileSettings
 from kelpie.core.settings.mcp_settings import McpSettings
 from kelpie.core.settings.model_settings import ModelSettings
-from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
 from kelpie.core.settings.provider_settings import ProviderSettings
 from kelpie.core.settings.quota_settings import QuotaSettings
 from kelpie.core.settings.sandbox_settings import SandboxSettings
 from kelpie.core.settings.server_settings import ServerSettings
+from kelpie.core.settings.sources.precedence import Origin, SettingSource, Source, decide
 from kelpie.core.settings.tool_settings import ToolSettings
 from kelpie.core.settings.web_settings import WebSettings
 

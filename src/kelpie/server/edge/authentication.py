@@ -24,7 +24,7 @@ from kelpie.server.http import errors, route_access
 if TYPE_CHECKING:
     from kelpie.accounts.authentication import Authenticator
     from kelpie.accounts.passports import Passports
-    from kelpie.accounts.quotas import Quotas
+    from kelpie.accounts.quotas.quotas import Quotas
     from kelpie.api import Api
     from kelpie.fairness.processor_time import ProcessorTime
 

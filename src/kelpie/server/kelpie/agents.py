@@ -5,9 +5,9 @@ from pydantic import BaseModel, Field
 from kelpie.core.agents.agent import AgentQuery, Include
 from kelpie.core.ids import AgentId
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/kelpie/agents", "agents (Kelpie)")
 

@@ -7,10 +7,10 @@ from fastapi import Query
 from kelpie.core.agents.agent import Include
 from kelpie.core.conversations.approvals import PendingRequest
 from kelpie.core.ids import DEFAULT_CONVERSATION
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.messages.shape import call_shape
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.memory.block_history import VERSIONS_SHOWN_MAX, BlockVersion
 from kelpie.memory.block_history import Difference
 from kelpie.memory.diff import unified
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import BlockPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.blocks.shape import block_shape
 

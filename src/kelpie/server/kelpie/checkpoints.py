@@ -9,10 +9,10 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/agents/{agent_id}/memory", "checkpoints (Kelpie)")
 

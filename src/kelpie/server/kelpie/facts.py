@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.memory.facts import Entity, FactQuery, FactSearch, FoundFact
 from kelpie.core.search_hits import SearchMode
 from kelpie.memory.facts import FactStatus
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.match_reasons import matched_shape
 from kelpie.server.http.path_ids import AgentPath, FactPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import moment, timestamp
 from kelpie.server.letta.agents.fact_settings_body import fact_settings_shape
 

@@ -7,9 +7,9 @@ from fastapi import Query
 
 from kelpie.agent.resources.id_prefixes import KINDS
 from kelpie.core.errors import InvalidInput
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/kelpie/ids", "ids (Kelpie)")
 

@@ -9,12 +9,12 @@ from kelpie.core.access.callers import NAME_CHARS_MAX
 from kelpie.core.access.credential_scopes import ApiKey, NewKey, Scope
 from kelpie.core.ids import AgentId, ProjectId, UserId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.limits.request_limits import Links
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import KeyPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 router = resource("/kelpie/keys", "keys (Kelpie)")

@@ -6,10 +6,10 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.conversations.mcp_tasks import McpTask
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.limits.free_json import Arguments
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.mcp.shape import status_shape
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field
 
 from kelpie.core.errors import KelpieError, ModelError
 from kelpie.server.http import sse
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import error_frame, refusal
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.kelpie.model_report import default_shape, report_shape
 

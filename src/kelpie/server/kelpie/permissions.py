@@ -11,10 +11,10 @@ from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRec
 from kelpie.core.permissions.policies import Policy
 from kelpie.core.permissions.quotas import cpu_seconds
 from kelpie.core.tools.tools import ToolQuery
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.agents.permission_body import LimitsBody, PermitsBody, limits_shape, permits_shape
 from kelpie.tools.registry.permissions import RegisteredTool

@@ -18,13 +18,13 @@ from kelpie.core.agents.projects import (
 )
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import answer
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.limits.request_limits import Tags
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.agents.routes import shapes
 

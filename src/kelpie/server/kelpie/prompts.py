@@ -7,10 +7,10 @@ from fastapi import Query
 from kelpie.agent.prompt.prompt_inspection import InspectedPart, InspectedPrompt
 from kelpie.core.agents.agent import Include
 from kelpie.core.ids import ConversationId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, StepPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 router = resource("/kelpie", "prompts (Kelpie)")

@@ -11,10 +11,10 @@ from kelpie.core.conversations.runs import UNFINISHED, RunQuery, RunStatus, Stop
 from kelpie.core.ids import RunId
 from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import moment, timestamp
 from kelpie.server.letta.messages.shape import part_shape
 from kelpie.server.letta.runs.routes import agents_of, conversation_of

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from kelpie.accounts.organization_spending import AgentBudget
+from kelpie.accounts.quotas.organization_spending import AgentBudget
 from kelpie.core.ids import AgentId
 from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, SpentAmount
 from kelpie.core.permissions.spending import DAY, SpendingGroup, SpendingQuery, SpendingSum
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.agents.budget_body import budget_shape
 

@@ -18,11 +18,11 @@ from kelpie.core.memory.working_memory import (
     WorkingMemoryEntry,
 )
 from kelpie.core.paging import PAGE_BYTES_MAX, Page
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Order as Direction
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import moment, timestamp
 
 LIMIT = 100

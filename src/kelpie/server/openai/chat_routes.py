@@ -11,7 +11,7 @@ from kelpie.agent.client_histories.client_histories import ClientRequest
 from kelpie.agent.events.turn_events import TurnEvent
 from kelpie.core.errors import InvalidInput
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.messages.approval_body import ClientToolBody, client_tools
 from kelpie.server.openai import unsupported
 from kelpie.server.openai.chat_body import ChatBody, history_of, instructions_of

@@ -16,9 +16,9 @@ from kelpie.core.errors import NotFound
 from kelpie.core.paging import Page
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.server.http import route_access
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.models.routes import list_models as list_letta_models
 from kelpie.server.openai.client import NO_MODEL, Client, OpenAiClient
 from kelpie.server.openai.router import openai_resource

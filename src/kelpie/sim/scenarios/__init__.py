@@ -19,7 +19,7 @@ from kelpie.sim.scenarios.basic.model_faults import ABSENT, FALLBACKS, LLM_FAULT
 from kelpie.sim.scenarios.basic.slow_clients import CLIENTS
 from kelpie.sim.scenarios.basic.storage_faults import CONVERSATIONS
 from kelpie.sim.scenarios.basic.two_servers import RIVALS
-from kelpie.sim.scenarios.fixtures.cell_setup import SANDBOXED
+from kelpie.sim.scenarios.cell_setup import SANDBOXED
 from kelpie.sim.scenarios.mcp.broken_servers import BROKEN
 from kelpie.sim.scenarios.mcp.questions import QUESTIONS
 from kelpie.sim.scenarios.mcp.shared_programs import PROGRAMS

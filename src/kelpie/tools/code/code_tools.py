@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.quotas.disk_usage import DiskUsage
 from kelpie.sandbox.port import Sandbox
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import ExternalTool

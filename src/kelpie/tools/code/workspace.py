@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kelpie.accounts.disk_usage import DiskUsage
+from kelpie.accounts.quotas.disk_usage import DiskUsage
 from kelpie.core.agents.agent import Agent
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId

@@ -19,15 +19,15 @@ from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.observe import logs
 from kelpie.tools.calls.interface import CallContext, Outcome
-from kelpie.tools.web.rate_limit import RateLimit, rest_seconds
 from kelpie.tools.web.raw_exchange import ENCODINGS, NotDecodable, RawAnswer, TooLarge, decoded, read_body
-from kelpie.tools.web.search_provider import SearchProvider
+from kelpie.tools.web.search_providers.rate_limit import RateLimit, rest_seconds
+from kelpie.tools.web.search_providers.search_provider import SearchProvider
 from kelpie.tools.web.search_request import SearchRequest, SearchResult, fitting, parse
 from kelpie.world.lazy_imports import lazily
 from kelpie.world.world import World
 
 with lazily:
-    from kelpie.tools.web import providers as _providers
+    from kelpie.tools.web.search_providers import providers as _providers
 
 AT_ONCE = 32
 WAITING_MAX = 256

@@ -12,12 +12,12 @@ from typing import Any
 
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
 from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings, resolve
+from kelpie.core.settings.sources.precedence import Origin, SettingSource, Source, decide
 from kelpie.world.lazy_imports import lazily
 
 with lazily:
-    from kelpie.core.settings import toml_text as _toml_text
+    from kelpie.core.settings.sources import toml_text as _toml_text
 
 NAME = "kelpie.toml"
 VARIABLE = "KELPIE_CONFIG"

@@ -8,8 +8,8 @@ import typer
 from kelpie.cli.commands.operations import config_changes
 from kelpie.cli.options import AsJson, Assign, examples, flags, group
 from kelpie.cli.output import print_json, print_rows, say
-from kelpie.core.settings.precedence import Source
 from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings
+from kelpie.core.settings.sources.precedence import Source
 from kelpie.world.files.settings_file import load
 
 commands = group("Show and change the settings.", "config show", "config set agents.default_model openai/gpt-4o")

@@ -40,7 +40,7 @@ def set_value(
     config: Config = None,
 ) -> None:
     """Set a setting in the settings file. Comments in the file are kept."""
-    from kelpie.core.settings import toml_edit
+    from kelpie.core.settings.sources import toml_edit
 
     spec = _spec(key)
     parsed = spec.from_text(key, _value(spec, value))
@@ -54,7 +54,7 @@ def set_value(
 
 def unset(key: Key, config: Config = None) -> None:
     """Remove a setting from the settings file, so that its default counts."""
-    from kelpie.core.settings import toml_edit
+    from kelpie.core.settings.sources import toml_edit
 
     spec, path = _spec(key), settings_path(config)
     new = toml_edit.without_value(_text(path), str(path), spec)
@@ -71,7 +71,7 @@ def show_path(config: Config = None) -> None:
 
 def edit(config: Config = None) -> None:
     """Edit the settings file in your editor (VISUAL, EDITOR). A wrong file is not stored."""
-    from kelpie.core.settings import toml_edit
+    from kelpie.core.settings.sources import toml_edit
 
     path = settings_path(config)
     before = text_file.read_if_there(path)
@@ -91,7 +91,7 @@ def edit(config: Config = None) -> None:
 def _spec(key: str) -> Setting:
     if key in KEYS:
         return SETTINGS[KEYS[key]]
-    from kelpie.core.settings.toml_text import nearest_key
+    from kelpie.core.settings.sources.toml_text import nearest_key
 
     raise InvalidInput("KEY", f"there is no setting '{key[:80]}'; {nearest_key(key)}")
 

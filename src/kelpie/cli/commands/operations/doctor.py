@@ -20,7 +20,7 @@ from kelpie.cli.server.credential import credential
 from kelpie.cli.server.discovery import network_urls, running
 from kelpie.core.errors import ConfigurationError, KelpieError
 from kelpie.core.settings.settings import VARIABLES, ResolvedSettings
-from kelpie.core.settings.unknown_variables import described_all
+from kelpie.core.settings.sources.unknown_variables import described_all
 from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client

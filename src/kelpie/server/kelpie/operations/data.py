@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/kelpie/data", "data (Kelpie)")
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from kelpie.encryption.rotation import EncryptionStatus
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 router = resource("/kelpie/encryption", "encryption (Kelpie)")

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from kelpie import __version__
 from kelpie.core.conversations.runs import RunStatus
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/kelpie/health", "health (Kelpie)")
 

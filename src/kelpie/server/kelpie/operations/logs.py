@@ -19,9 +19,9 @@ from kelpie.core.errors import Forbidden, InvalidInput, KelpieError
 from kelpie.observe import logs
 from kelpie.observe.recent_lines import LINES_MAX, RecentLine, RecentLines
 from kelpie.server.http import sse
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.sse import EventStream
 
 router = resource("/kelpie/logs", "logs (Kelpie)")

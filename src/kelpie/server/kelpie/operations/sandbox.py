@@ -1,9 +1,9 @@
 """Status of the sandbox: if tool code can run, how much runs and waits, and what the pool of cells did."""
 
 from kelpie.core.tools.confinement import Isolation
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/kelpie/sandbox", "sandbox (Kelpie)")
 

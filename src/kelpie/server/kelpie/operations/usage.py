@@ -5,12 +5,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.accounts.organization_usage import UsageReport
+from kelpie.accounts.quotas.organization_usage import UsageReport
 from kelpie.core.permissions.organization_limits import LIMIT_MAX
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import OrganizationPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/kelpie/usage", "usage (Kelpie)")
 quota_router = resource("/kelpie/quotas", "usage (Kelpie)")

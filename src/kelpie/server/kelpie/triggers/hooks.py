@@ -9,11 +9,11 @@ from starlette.requests import Request
 
 from kelpie.core.ids import ConversationId
 from kelpie.core.triggers.webhooks import INSTRUCTIONS_CHARS_MAX, NAME_CHARS_MAX, Webhook
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 router = resource("/agents/{agent_id}/hooks", "webhooks (Kelpie)")

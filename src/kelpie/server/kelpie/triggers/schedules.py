@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import Path
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.schedules.routes import SchedulePath, Status
 from kelpie.server.letta.schedules.shape import firing_shape, schedule_shape
 

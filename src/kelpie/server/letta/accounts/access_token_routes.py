@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from kelpie.core.access.credential_scopes import Access, AccessToken, Grant
 from kelpie.core.ids import AgentId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 router = resource("/client-side-access-tokens", "access tokens")

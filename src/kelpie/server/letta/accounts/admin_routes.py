@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.access.callers import NAME_CHARS_MAX, Organization, User
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, limit_query, page_of
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 organization_router = resource("/admin/orgs", "organizations")

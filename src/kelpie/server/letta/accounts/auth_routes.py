@@ -4,9 +4,9 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from kelpie.server.edge.authentication import address_of
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 router = resource("/auth", "auth")
 

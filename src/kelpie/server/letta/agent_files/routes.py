@@ -16,12 +16,12 @@ from starlette.responses import Response, StreamingResponse
 from kelpie.core.agents.agent_file import Imported, ImportOptions
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Refused
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.multipart import MultipartForm, boundary_of
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agent_files import file_pieces
 from kelpie.server.letta.agent_files.document import agent_file
 from kelpie.server.letta.agent_files.file_pieces import FIELD

@@ -1,10 +1,10 @@
 """The blocks of an agent under both of their paths, and the agents of a block."""
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50, Page100, cut
 from kelpie.server.http.path_ids import AgentPath, BlockPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.routes import Included, shape, shapes
 from kelpie.server.letta.blocks.body import UpdateBlock, block_changes
 from kelpie.server.letta.blocks.shape import block_shape

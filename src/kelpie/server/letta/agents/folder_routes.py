@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.agents.agent import AgentView
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.headers.sdk_version import SdkV1
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import After, Before, Order, Page100, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath, FilePath, FolderPath, SourcePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.routes import shape
 from kelpie.server.letta.folders.routes import folder_shapes
 from kelpie.server.letta.folders.shape import view_shape

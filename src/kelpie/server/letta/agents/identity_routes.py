@@ -1,11 +1,11 @@
 """The identities of an agent, and the agents of an identity."""
 
 from kelpie.core.agents.agent import AgentQuery
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath, IdentityPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.routes import Included, shapes
 
 router = resource("/agents/{agent_id}/identities", "identities")

@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.agents.agent import AgentQuery
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents import block_routes
 from kelpie.server.letta.blocks import routes as blocks
 from kelpie.server.letta.blocks.body import UpdateBlock

@@ -14,14 +14,14 @@ from starlette.requests import Request
 
 from kelpie.core.agents.agent import EVERYTHING, AgentQuery, AgentView, Include
 from kelpie.core.conversations.runs import StopReason
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.headers.sdk_version import SdkV1
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.limits.request_limits import Part, Several
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.route_access import listed_agents
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.body import UpdateAgent, agent_changes
 from kelpie.server.letta.agents.shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.blocks.shape import block_shape

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from fastapi import Query
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 
 PART_CHARS_MAX = 1000
 

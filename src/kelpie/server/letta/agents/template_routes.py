@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Query
 
 from kelpie.core.agents.deployments import KINDS, DeployedItem
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.agents.routes import shape
 from kelpie.server.letta.blocks.body import CreateBlock, new_block

@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.agents.agent import AgentView
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Unprocessable
 from kelpie.server.http.headers.sdk_version import SdkV1
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page10
 from kelpie.server.http.path_ids import AgentPath, ToolPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.routes import shape
 from kelpie.server.letta.tools.body import Approval
 from kelpie.server.letta.tools.shape import tool_shape

@@ -15,12 +15,12 @@ from kelpie.core.agents.agent import Include
 from kelpie.core.ids import AgentId, ArchiveId
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.search_hits import SearchMode
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.headers.search_headers import mode_headers
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath, PassagePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import moment
 from kelpie.server.letta.archives.body import MemoryBody, Tags, new_passage
 from kelpie.server.letta.archives.routes import passage_shapes

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage
 from kelpie.memory.archive_embedding import Progress
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath, ArchivePath, PassagePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agents.routes import Included, shapes
 from kelpie.server.letta.archives.body import (
     NAME_CHARS_MAX,

@@ -9,10 +9,10 @@ from fastapi import Query
 from kelpie.core.conversations.batches import ITEMS_MAX
 from kelpie.core.errors import InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import refusal
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.batches.body import CreateAgents, DeleteAgents
 from kelpie.server.letta.templates.routes import Project, ProjectId, create_agent
 

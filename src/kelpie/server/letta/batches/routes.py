@@ -12,12 +12,12 @@ from kelpie.core.conversations.batches import ITEMS_MAX, REQUESTS_MAX
 from kelpie.core.conversations.messages import Message
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import AgentId, JobId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import PartialFailure
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import Page50, Page100
 from kelpie.server.http.path_ids import AgentPath, JobPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agent_files.message_document import message_document
 from kelpie.server.letta.batches.body import CreateBatch, MessageBatchBody, message_items, request_items
 from kelpie.server.letta.batches.shape import batch_shape, excerpt_shape, whole_batch

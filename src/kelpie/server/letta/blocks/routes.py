@@ -6,12 +6,12 @@ from fastapi import Query
 from pydantic import Field
 
 from kelpie.core.memory.blocks import BlockQuery
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.limits.request_limits import LINKS_MAX, Part, Several
 from kelpie.server.http.paging import Page50Ascending
 from kelpie.server.http.path_ids import BlockPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.blocks.body import CreateBlock, UpdateBlock, block_changes, new_block
 from kelpie.server.letta.blocks.shape import block_shape
 

@@ -10,9 +10,9 @@ from fastapi import Path, Query
 from kelpie import __version__
 from kelpie.core.access.callers import Caller
 from kelpie.core.errors import NotFound
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.compatibility.health_routes import LETTA_VERSION
 
 router = resource("/environments", "environments")

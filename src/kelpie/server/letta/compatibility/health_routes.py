@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from kelpie import __version__
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.router import resource
 
 LETTA_VERSION = "0.16.8"
 

@@ -9,10 +9,10 @@ from kelpie.agent.turn.send_request import NOBODY_WAITS
 from kelpie.core.access.hosts import check_callback
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import RunId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.conversations.routes import thread_of
 from kelpie.server.letta.messages.background_stream import following

@@ -3,11 +3,11 @@
 from pydantic import BaseModel, ConfigDict
 
 from kelpie.core.ids import AgentId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.limits.request_limits import Links
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.conversations.routes import OfAgent, thread_of
 
 router = resource("", "messages")

@@ -4,11 +4,11 @@ import orjson
 from pydantic import BaseModel, ConfigDict, field_validator
 from starlette.responses import Response
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.limits.free_json import JsonSchema
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.conversations.routes import thread_of
 from kelpie.server.letta.messages.body import SendBody, send_command
 from kelpie.server.letta.messages.stream_shape import usage_shape

@@ -14,12 +14,12 @@ from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, NotFound
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, MessageId
 from kelpie.core.paging import PAGE_BYTES_MAX
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.limits.request_limits import Part
 from kelpie.server.http.paging import LIMIT_MAX, After, Order, limit_query, message_cursor, page_of
 from kelpie.server.http.path_ids import ConversationPath, ThreadPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.conversations.body import (
     CreateConversation,
     UpdateConversation,

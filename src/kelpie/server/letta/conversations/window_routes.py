@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.core.ids import DEFAULT_CONVERSATION, ConversationId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined_json
 from kelpie.server.http.limits.free_json import FreeSettings
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.conversations.routes import thread_of
 from kelpie.server.letta.conversations.window_shape import overview_shape, stored_message
 

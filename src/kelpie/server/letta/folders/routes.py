@@ -13,11 +13,11 @@ from kelpie.core.files.folders import Folder
 from kelpie.core.ids import FolderId
 from kelpie.core.paging import Page
 from kelpie.files.folders import CONTENT_CHARS_MAX
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import Page50, Page50Ascending, Page100, Page1000
 from kelpie.server.http.path_ids import FilePath, FolderPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.folders import shape as shapes
 from kelpie.server.letta.folders.body import CreateFolder, UpdateFolder, folder_changes, new_folder
 from kelpie.server.letta.folders.uploads import FORM, uploaded

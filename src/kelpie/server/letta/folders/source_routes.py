@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from kelpie.core.files.files import DuplicateHandling
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import LIMIT_MAX, After, Before, limit_query, page_of
 from kelpie.server.http.path_ids import FilePath, SourcePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.folders import routes
 from kelpie.server.letta.folders.body import CreateFolder, UpdateFolder, folder_changes, new_folder
 from kelpie.server.letta.folders.routes import ContentQuery, DetailQuery, HandlingQuery, UploadNameQuery

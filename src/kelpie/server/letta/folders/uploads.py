@@ -9,9 +9,9 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.files.file_types import FileType
 from kelpie.core.files.files import DuplicateHandling
 from kelpie.core.ids import FolderId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.multipart import MultipartForm, boundary_of
+from kelpie.server.http.routing.caller_api import CallerApi
 from kelpie.server.letta.folders.shape import file_shape
 
 FORM = {

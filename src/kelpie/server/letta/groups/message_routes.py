@@ -15,11 +15,11 @@ from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.multi_agent.group_chat import ChatEnded, Listener, MemberEvent, MemberFailed
 from kelpie.core.errors import InvalidInput, InvariantBroken
 from kelpie.server.http import sse
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import PartialFailure, error_frame, refusal
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import GroupPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.body import SendBody, send_command
 from kelpie.server.letta.messages.shape import View, envelope

@@ -7,12 +7,12 @@ from fastapi import Query
 from kelpie.core.agents.groups import GroupQuery, ManagerType
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.paging import PAGE_BYTES_MAX
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Refused
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import LIMIT_MAX, Order, Page50Ascending, Page100, message_cursor
 from kelpie.server.http.path_ids import AgentPath, BlockPath, GroupPath, MessagePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.groups.body import CreateGroup, UpdateGroup, group_changes, new_group
 from kelpie.server.letta.groups.shape import group_shape
 from kelpie.server.letta.messages.shape import View, wire_messages

@@ -6,11 +6,11 @@ from fastapi import Query
 
 from kelpie.core.access.identities import KEY_CHARS_MAX, NAME_CHARS_MAX, IdentityQuery, IdentityType
 from kelpie.core.memory.blocks import BlockQuery
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import BlockPath, IdentityPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.blocks.shape import block_shape
 from kelpie.server.letta.identities.body import (
     CreateIdentity,

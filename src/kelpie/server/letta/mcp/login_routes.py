@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from kelpie.core.errors import KelpieError
 from kelpie.server.http import sse
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.mcp.body import OldServer, check_public, old_config
 from kelpie.server.letta.mcp.shape import remote_shape

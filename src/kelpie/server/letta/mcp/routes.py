@@ -3,9 +3,9 @@
 from starlette.responses import Response
 
 from kelpie.core.errors import InvalidInput, NotFound
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.mcp.body import Arguments, CreateServer, UpdateServer, check_public, config_change, new_config
 from kelpie.server.letta.mcp.shape import refresh_shape, result_shape, server_shape
 from kelpie.server.letta.tools.shape import tool_shape

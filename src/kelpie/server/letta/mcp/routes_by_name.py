@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.mcp.client.answers import RemoteTool, read_tool
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.mcp.body import Arguments, OldChange, OldServer, check_public, old_change, old_config
 from kelpie.server.letta.mcp.shape import health_shape, old_shape, refresh_shape, remote_shape
 from kelpie.server.letta.tools.shape import tool_shape

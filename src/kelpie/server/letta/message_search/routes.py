@@ -9,12 +9,12 @@ from fastapi import Query
 
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.paging import PAGE_BYTES_MAX
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.headers.search_headers import mode_headers
 from kelpie.server.http.json_answer import JsonAnswer, joined
 from kelpie.server.http.paging import LIMIT_MAX, Order, message_cursor
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.message_search.body import (
     CaptureMessages,
     SearchAgentMessages,

@@ -6,7 +6,7 @@ from typing import Any
 
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import KelpieError
-from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.routing.caller_api import CallerApi
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.shape import View
 from kelpie.server.letta.messages.stream_shape import StreamFrames

@@ -14,13 +14,13 @@ from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.paging import PAGE_BYTES_MAX
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import PartialFailure, Refused, Unprocessable
 from kelpie.server.http.headers.sdk_version import SdkV1
 from kelpie.server.http.json_answer import JsonAnswer, joined
 from kelpie.server.http.paging import LIMIT_MAX, Order
 from kelpie.server.http.path_ids import AgentPath, MessagePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.background_stream import following
 from kelpie.server.letta.messages.body import SendBody, send_command

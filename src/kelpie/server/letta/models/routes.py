@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import Query
 
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.headers.answer_headers import FAILED_HEADER
 from kelpie.server.http.json_answer import JsonAnswer, listed
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.models.shape import embedding_shape, model_shape
 
 router = resource("/models", "models")

@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.models.model_providers import NAME_CHARS_MAX, ProviderQuery
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import ProviderPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.providers.body import (
     CheckProvider,
     CreateProvider,

@@ -9,10 +9,10 @@ from kelpie.core.conversations.runs import Comparison, RunQuery, StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import RunId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.runs.routes import (
     RUNS_MOST,
     Active,

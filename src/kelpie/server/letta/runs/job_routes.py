@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from kelpie.core.conversations.jobs import Job, JobQuery, JobType
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import After, Before, Page100, limit_query, page_of
 from kelpie.server.http.path_ids import JobPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import timestamp
 
 router = resource("/jobs", "jobs")

@@ -7,10 +7,10 @@ from fastapi import Query
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_CONVERSATION, AgentId, ConversationId, RunId
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.messages.shape import View, wire_messages
 from kelpie.server.letta.runs.shape import run_metrics, run_shape, run_spans, run_usage, step_shape
 

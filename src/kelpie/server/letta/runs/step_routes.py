@@ -10,11 +10,11 @@ from kelpie.core.conversations.runs import StepQuery
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, joined, listed
 from kelpie.server.http.paging import Page50, Page100Ascending
 from kelpie.server.http.path_ids import StepPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.messages.shape import wire_messages
 from kelpie.server.letta.runs.shape import step_metrics, step_shape
 from kelpie.server.letta.runs.trace_shape import trace_shape

@@ -6,11 +6,11 @@ from fastapi import Path, Query
 
 from kelpie.core.paging import Page
 from kelpie.core.triggers.schedules import FiringStatus
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
 from kelpie.server.http.paging import After, Page50
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.schedules.body import ScheduleBody, changed_schedule, new_schedule
 from kelpie.server.letta.schedules.shape import firing_shape, schedule_shape
 

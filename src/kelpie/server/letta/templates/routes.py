@@ -23,10 +23,10 @@ from kelpie.core.agents.templates import (
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, built
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.agent_files.file_writer import LettaFileWriter
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.agents.routes import shape

@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.errors import InvalidInput, NotFound
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.headers.search_headers import mode_headers
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import ToolPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.tools.body import (
     Code,
     CreateTool,

@@ -6,12 +6,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.agent.resources.manual_tool_runs import ManualToolResult
 from kelpie.core.tools.tools import NewTool
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.limits.free_json import Arguments as ToolArguments
 from kelpie.server.http.limits.free_json import JsonSchema
 from kelpie.server.http.path_ids import AgentPath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.http.times import date
 from kelpie.server.letta.tools.body import Requirements, SourceType, requirements
 from kelpie.server.letta.tools.confinement_body import ToolSandboxBody

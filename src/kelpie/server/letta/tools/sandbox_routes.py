@@ -6,11 +6,11 @@ from fastapi import Query
 from starlette.responses import Response
 
 from kelpie.core.tools.sandbox_configs import SandboxType
-from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer, listed
 from kelpie.server.http.paging import LIMIT_MAX, page_of
 from kelpie.server.http.path_ids import SandboxPath, SandboxVariablePath
-from kelpie.server.http.router import resource
+from kelpie.server.http.routing.caller_api import CallerApi
+from kelpie.server.http.routing.router import resource
 from kelpie.server.letta.tools.sandbox_body import (
     CreateVariable,
     LocalSandbox,

@@ -13,8 +13,8 @@ from typing import Any
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.api_model.modelled_resource import PAGE, ModelledResource
+from kelpie.sim.scenarios.checks.invariants import views_are_current
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.invariants import views_are_current
 
 RECORDS_MIN = 2  # of one kind, before anything else is done
 RECORDS_MAX = 4  # several pages

@@ -49,11 +49,11 @@ from kelpie.sim.scenarios.api_model.record_model import Cast, CastModel, RecordM
 from kelpie.sim.scenarios.api_model.template_model import TemplateModel
 from kelpie.sim.scenarios.api_model.trigger_kinds import ScheduleKind, WebhookKind
 from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
+from kelpie.sim.scenarios.checks.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 15
 CHECKS = 0.15

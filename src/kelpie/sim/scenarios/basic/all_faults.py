@@ -8,13 +8,13 @@ from kelpie.mcp.protocol.versions import V2025_11, V2026_07
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.storage_faults import LINES
+from kelpie.sim.scenarios.cell_setup import boot_with_cells, code
 from kelpie.sim.scenarios.fixtures.bit_flips import INDEX_CELLS, BitFlips
-from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells, code
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.mcp.http_host import HttpHost
 from kelpie.sim.scenarios.mcp.remote_server import RemoteServer
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 SCRIPTS = (
     *LINES,

@@ -4,7 +4,7 @@ the right answer about its own commit.
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 AGENTS = 4
 

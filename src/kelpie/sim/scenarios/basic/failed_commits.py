@@ -5,7 +5,7 @@ Enumerated like the power cuts in `crashes`: run number n takes the n-th of them
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.basic.crashes import AFTER, EveryKindOfCommit
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario
 
 FAILS, FULL = Fault.storage_write_fail, Fault.disk_full
 

@@ -4,7 +4,7 @@ commits.
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 MESSAGES = 2
 LINES = ((), ("remember {token} likes tea",), ("remember {token} first", "remember {token} second"))

@@ -9,8 +9,8 @@ from kelpie.mcp.protocol.versions import V2024_11, V2025_06, V2025_11, V2026_07
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 NAMES = ("fresh", "known", "stream", "cell", "attic")
 AGENTS = 3

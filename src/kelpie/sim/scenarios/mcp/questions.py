@@ -15,9 +15,9 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.approval_records import ConversationAddress, Request, waiting
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.mcp.remote_server import RemoteServer
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 NAMES = ("forms", "talks", "cell")
 TURNS = 2

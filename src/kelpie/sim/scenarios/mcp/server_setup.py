@@ -11,10 +11,10 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario
 from kelpie.sim.scenarios.mcp.cell_programs import CellPrograms
 from kelpie.sim.scenarios.mcp.http_host import HttpHost
 from kelpie.sim.scenarios.mcp.remote_server import RemoteServer
+from kelpie.sim.scenarios.server_scenario import ServerScenario
 
 CONNECT_S, READ_S, CALL_S = 6.0, 5.0, 12.0
 RETRY_S, IDLE_S = 2.0, 20.0

@@ -11,8 +11,8 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, TRIES_MAX, McpScenario
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 BUSY = ("first", "second", "third", "fourth")
 GUEST = "guest"

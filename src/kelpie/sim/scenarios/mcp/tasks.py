@@ -14,8 +14,8 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 NAMES = ("jobs", "chores")
 TURNS = 3

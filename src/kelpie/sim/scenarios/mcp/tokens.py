@@ -14,9 +14,9 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.mcp.authorization_server import ISSUER, AuthorizationServer
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 NAMES = ("guarded", "locked")
 TURNS = 4

@@ -15,8 +15,8 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario, stored_lists
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 NAMES = ("fresh", "known", "cell")
 TURNS = 3

@@ -12,11 +12,11 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.checks.index_checks import index_is_whole
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.index_checks import index_is_whole
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.memory.long_changes import PIECE_ROWS, boot_in_small_pieces
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 PEOPLE = 3
 FILES = 2

@@ -11,10 +11,10 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.ports.embedder import HANDLE
 from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.checks.index_checks import Index, all_embedded, index_is_whole
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.index_checks import Index, all_embedded, index_is_whole
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 3
 OTHERS = ("openai/text-embedding-3-small", "openai/text-embedding-ada-002")

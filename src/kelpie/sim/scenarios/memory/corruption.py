@@ -14,8 +14,8 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.bit_flips import CELLS, BitFlips
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario
 from kelpie.sim.scenarios.memory.archives import TOOLS
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario
 
 MESSAGES = 3
 STORE = 'call archival_memory_insert {"content": "{token} likes sea urchins"}'

@@ -11,12 +11,12 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.core.settings.settings import Settings
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.checks.index_checks import index_is_whole
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.index_checks import index_is_whole
 from kelpie.sim.scenarios.fixtures.kelpie_node import RunningKelpie, boot
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.memory.working_memory import WorkingMemoryUse
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
+from kelpie.sim.scenarios.server_scenario import scenario, together
 from kelpie.world.world import World
 
 PIECE_ROWS = 3

@@ -11,10 +11,10 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.embedder import HANDLE
 from kelpie.sim.scenarios.basic.crashes import cuts
+from kelpie.sim.scenarios.checks.index_checks import Index, all_embedded, index_is_whole
 from kelpie.sim.scenarios.fixtures.clients import ClientAnswer, ScenarioClient
-from kelpie.sim.scenarios.fixtures.index_checks import Index, all_embedded, index_is_whole
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.memory.archives import TOOLS, ArchiveUse
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 MESSAGES = 3
 STORE = 'call archival_memory_insert {"content": "{token} likes sea urchins"}'

@@ -14,10 +14,10 @@ from typing import Any
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
 from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES, boot_in_small_pieces
 from kelpie.sim.scenarios.memory.working_memory import TRIES_MAX, WorkingMemoryUse, content
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
+from kelpie.sim.scenarios.server_scenario import scenario, together
 
 ROUNDS = 2
 KEPT_S = 10**6  # an entry that does not end before the run

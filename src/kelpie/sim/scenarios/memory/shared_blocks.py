@@ -15,7 +15,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.prompts import prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 IDLE_S = 0.5  # so that agents are loaded while others edit
 FIRST = "nothing yet"

@@ -15,11 +15,11 @@ from kelpie.sim.checks.references import dangling
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
+from kelpie.sim.scenarios.checks.page_checks import pages_are_the_list
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.page_checks import pages_are_the_list
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 from kelpie.sim.scenarios.records.tool_records import RequestedThing
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 PEOPLE = 3
 ROUNDS = 2

@@ -17,7 +17,7 @@ from kelpie.sim.ports.clock import SimClock
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 PASSWORD = "the-password-of-this-server"
 OWNER = {"Authorization": f"Bearer {PASSWORD}"}

@@ -16,8 +16,8 @@ from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.secrets import KEYS, boot_with_key_file
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 from kelpie.world.keyring import Key
 
 HOST = "own.sim"

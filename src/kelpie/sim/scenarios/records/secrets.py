@@ -13,7 +13,7 @@ from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.key_file import SimKeyFile
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import RunningKelpie, boot
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.world import World
 

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from kelpie.sim.faults import SIZES, Aim, Fault
+from kelpie.sim.scenarios.checks.invariants import views_are_current
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
-from kelpie.sim.scenarios.fixtures.invariants import views_are_current
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.prompts import Prompt, prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 TYPES = ("letta_v1_agent", "memgpt_v2_agent")
 EDITORS_AT_ONCE = 2  # few: every edit that an agent hears of makes it look at all

@@ -13,7 +13,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, TRIES_MAX, cuts
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 from kelpie.tools.calls.stable_ids import stable_uuid
 
 ASK = "send_message_to_agent_and_wait_for_reply"

@@ -20,10 +20,10 @@ from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.ports.cells import CellEnvironment
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.runs.scenario import Scenario
-from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
+from kelpie.sim.scenarios.cell_setup import boot_with_cells
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 FLOODERS = 12  # clients of the organization that floods, each with one job at a time
 ROUNDS = 2

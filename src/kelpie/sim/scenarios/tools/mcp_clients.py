@@ -14,7 +14,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 CLIENTS = 3
 ROUNDS = 4

@@ -19,10 +19,10 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.cells import CPU_US, CellEnvironment
 from kelpie.sim.ports.clock import START
 from kelpie.sim.runs.machine import Machine
-from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
+from kelpie.sim.scenarios.cell_setup import boot_with_cells
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 HOUR_S = 3600
 HOURS = 2

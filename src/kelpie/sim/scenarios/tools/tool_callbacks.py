@@ -14,7 +14,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.cells import CellEnvironment
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.runs.machine import Machine
-from kelpie.sim.scenarios.fixtures.cell_errands import (
+from kelpie.sim.scenarios.cell_errands import (
     LEDGER,
     NOTES,
     REFUSALS,
@@ -26,11 +26,11 @@ from kelpie.sim.scenarios.fixtures.cell_errands import (
     is_ring,
     line,
 )
-from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
+from kelpie.sim.scenarios.cell_setup import boot_with_cells
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
 from kelpie.sim.scenarios.fixtures.prompts import element
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 3
 CANCELS = 3

@@ -19,10 +19,10 @@ from kelpie.sim.ports.cells import CellEnvironment
 from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.packages import PLACE, SAID, SimPackages
 from kelpie.sim.runs.machine import Machine
-from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
+from kelpie.sim.scenarios.cell_setup import boot_with_cells
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 from kelpie.world.world import World
 
 VERSIONS = 5

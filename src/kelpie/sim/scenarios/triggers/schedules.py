@@ -23,7 +23,7 @@ from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.two_servers import second_server
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import RunningKelpie
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 QUIET_S = 900.0  # longer than the pauses after the first failures of a firing

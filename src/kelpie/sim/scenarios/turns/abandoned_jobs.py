@@ -17,7 +17,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import ExternalServiceTool
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie, boot
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.world.world import World
 

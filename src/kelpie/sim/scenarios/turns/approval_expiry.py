@@ -20,7 +20,7 @@ from kelpie.sim.scenarios.basic.crashes import cuts
 from kelpie.sim.scenarios.fixtures.approval_records import ConversationAddress, Request, is_counted, waiting
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import scenario, together
+from kelpie.sim.scenarios.server_scenario import scenario, together
 from kelpie.sim.scenarios.turns.approvals import Approvals
 
 WAITS_S = 20

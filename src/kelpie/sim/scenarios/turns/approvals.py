@@ -26,7 +26,7 @@ from kelpie.sim.scenarios.fixtures.approval_records import (
 )
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 TYPES = ("letta_v1_agent", "memgpt_agent")
 APPENDS = {

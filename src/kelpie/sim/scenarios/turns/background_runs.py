@@ -18,7 +18,7 @@ from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.storage_faults import LINES
 from kelpie.sim.scenarios.fixtures.clients import PATIENCE_S, ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 BELL = "bell.sim"
 READS_MAX = 60

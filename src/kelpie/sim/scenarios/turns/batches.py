@@ -15,7 +15,7 @@ from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 QUIET_S = 900.0

@@ -10,9 +10,9 @@ from typing import Any
 from kelpie.core.conversations.runs import UNFINISHED
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.checks.memory_checks import is_under_way
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.memory_checks import is_under_way
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 TURNS = 4
 CANCELS = 6

@@ -15,7 +15,7 @@ from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import PATIENCE_S, ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 TRIES_MAX = 60
 TURNS = 5

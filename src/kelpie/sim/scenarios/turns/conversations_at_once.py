@@ -13,11 +13,11 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.checks.invariants import appended_by
 from kelpie.sim.scenarios.fixtures.clients import ClientAnswer, ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
-from kelpie.sim.scenarios.fixtures.invariants import appended_by
 from kelpie.sim.scenarios.fixtures.prompts import Prompt, prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 DEFAULT = "default"
 FIRST = "as it was"

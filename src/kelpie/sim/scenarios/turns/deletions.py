@@ -11,7 +11,7 @@ from kelpie.sim.scenarios.basic.all_faults import SCRIPTS
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import NEVER, Edits
 from kelpie.sim.scenarios.fixtures.prompts import prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 TURNS = 3
 EMPTIED = 4

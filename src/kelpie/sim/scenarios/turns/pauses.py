@@ -10,7 +10,7 @@ from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 TYPES = ("memgpt_agent", "memgpt_v2_agent")
 PAUSE = "pause_heartbeats"

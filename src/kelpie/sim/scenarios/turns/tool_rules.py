@@ -14,7 +14,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.scripted_model import token_of
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, cuts
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario
 
 SEARCH, INSERT, REPLACE, OUTSIDE = "conversation_search", "memory_insert", "memory_replace", "outside"
 ALL = frozenset({SEARCH, INSERT, REPLACE, OUTSIDE})

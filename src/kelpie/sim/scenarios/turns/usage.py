@@ -14,10 +14,10 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.model_provider import ChargedReply
 from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.checks.memory_checks import spending_is_current
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL, SETTINGS
-from kelpie.sim.scenarios.fixtures.memory_checks import spending_is_current
-from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
+from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 LANES = 3
 ROUNDS = 5

@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.declaration import Setting, Value
 from kelpie.core.settings.settings import SETTINGS, Settings, resolve
-from kelpie.core.settings.toml_text import parse
+from kelpie.core.settings.sources.toml_text import parse
 
 _HEAD = """# Settings of Kelpie. Remove the `#` before a line to set it; every line shows the default.
 # An environment variable takes precedence over this file. `kelpie config show` shows what is set.

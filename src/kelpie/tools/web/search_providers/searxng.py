@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kelpie.tools.web.search_provider import ProviderRequest, items, number_at, text_at
+from kelpie.tools.web.search_providers.search_provider import ProviderRequest, items, number_at, text_at
 from kelpie.tools.web.search_request import SearchRequest, SearchResult
 
 _CATEGORIES = {"news": "news", "research paper": "science", "github": "it", "tweet": "social media"}

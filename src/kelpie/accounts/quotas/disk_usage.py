@@ -6,7 +6,7 @@ is therefore too small for a while after a start, and never too large for long.
 
 from collections.abc import Collection
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.permissions.organization_limits import MEGABYTE
 

@@ -11,7 +11,12 @@ from typing import Any
 from kelpie.agent.definition.loaded_agent import directories
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.prompt.rendering import system_text
-from kelpie.agent.resources.conversation_opening import ISOLATED_MAX, ConversationOpening, labelled, write_fork
+from kelpie.agent.resources.conversations.conversation_opening import (
+    ISOLATED_MAX,
+    ConversationOpening,
+    labelled,
+    write_fork,
+)
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
 from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.send_request import DEFAULT_LANE

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kelpie.core.settings.web_settings import TAVILY_URL
-from kelpie.tools.web.search_provider import ProviderRequest, items, number_at, text_at
+from kelpie.tools.web.search_providers.search_provider import ProviderRequest, items, number_at, text_at
 from kelpie.tools.web.search_request import SearchRequest, SearchResult
 
 RESULTS_MAX = 20

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import SettingSource
 from kelpie.core.settings.settings import KEYS
+from kelpie.core.settings.sources.precedence import SettingSource
 
 
 def parse(text: str, path: str) -> dict[str, SettingSource]:

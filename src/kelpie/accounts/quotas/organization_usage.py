@@ -6,8 +6,8 @@ The operator sees and changes all; an administrator sees the own organization.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kelpie.accounts.disk_usage import DiskUsage
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Forbidden, NotFound
 from kelpie.core.ids import OrganizationId

@@ -3,11 +3,11 @@
 from kelpie.core.errors import ToolError
 from kelpie.core.settings.settings import Settings
 from kelpie.core.settings.web_settings import SEARCH_PROVIDERS
-from kelpie.tools.web.brave import Brave
-from kelpie.tools.web.exa import Exa
-from kelpie.tools.web.search_provider import SearchProvider
-from kelpie.tools.web.searxng import Searxng
-from kelpie.tools.web.tavily import Tavily
+from kelpie.tools.web.search_providers.brave import Brave
+from kelpie.tools.web.search_providers.exa import Exa
+from kelpie.tools.web.search_providers.search_provider import SearchProvider
+from kelpie.tools.web.search_providers.searxng import Searxng
+from kelpie.tools.web.search_providers.tavily import Tavily
 
 _VARIABLES = {
     "tavily": "TAVILY_API_KEY",

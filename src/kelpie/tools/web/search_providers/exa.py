@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kelpie.core.settings.web_settings import EXA_URL
-from kelpie.tools.web.search_provider import ProviderRequest, items, number_at, text_at, texts_at
+from kelpie.tools.web.search_providers.search_provider import ProviderRequest, items, number_at, text_at, texts_at
 from kelpie.tools.web.search_request import SearchRequest, SearchResult
 
 TEXT_CHARS_MAX = 10_000

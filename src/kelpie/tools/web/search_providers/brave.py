@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kelpie.core.settings.web_settings import BRAVE_URL
-from kelpie.tools.web.search_provider import ProviderRequest, items, text_at, texts_at
+from kelpie.tools.web.search_providers.search_provider import ProviderRequest, items, text_at, texts_at
 from kelpie.tools.web.search_request import SearchRequest, SearchResult
 
 RESULTS_MAX = 20

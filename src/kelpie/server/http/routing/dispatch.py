@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from kelpie.server.http.dependencies import LARGE
 from kelpie.server.http.json_body import JsonRequest, JsonRoute
-from kelpie.server.http.lazy_routers import LazyRouters
-from kelpie.server.http.parameters import Parameters, Unreadable
-from kelpie.server.http.route_index import RouteIndex, scope_of
+from kelpie.server.http.routing.lazy_routers import LazyRouters
+from kelpie.server.http.routing.parameters import Parameters, Unreadable
+from kelpie.server.http.routing.route_index import RouteIndex, scope_of
 
 _JSON = b"application/json"
 

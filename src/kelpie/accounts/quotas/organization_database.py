@@ -7,7 +7,7 @@ Turns do not use it: what a turn has done is always stored.
 import asyncio
 from collections.abc import Callable, Container
 
-from kelpie.accounts.quotas import Quotas
+from kelpie.accounts.quotas.quotas import Quotas
 from kelpie.core.errors import StorageBusy
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.permissions.organization_limits import check_growth

@@ -1,0 +1,1 @@
+"""Providers of web search: their wire formats, and the limit on asking one."""
