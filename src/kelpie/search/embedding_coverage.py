@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from kelpie.search.tables import search_items
 from kelpie.search.text.fulltext import Kind
+from kelpie.world.statements import Prepared
 
 _I = search_items.c
 _WITHOUT = (
@@ -26,7 +27,7 @@ def without(tx: Connection, kind: Kind, scope: str, model: str, after: int, most
     return [(row.id, row.item_id) for row in tx.execute(_WITHOUT, wanted)]
 
 
-_BARE = (
+_BARE = Prepared(
     select(_I.id, _I.scope, _I.item_id)
     .where(_I.kind == bindparam("the_kind"), _I.model.is_(None), _I.id < bindparam("before"))
     .order_by(_I.id.desc())
@@ -36,8 +37,7 @@ _BARE = (
 
 def unembedded(tx: Connection, kind: Kind, before: int, most: int) -> list[tuple[int, str, str]]:
     """Items without any vector, the newest first, before a number: number, scope and id of each."""
-    rows = tx.execute(_BARE, {"the_kind": kind, "before": before, "most": most})
-    return [(row.id, row.scope, row.item_id) for row in rows]
+    return [tuple(row) for row in _BARE.rows(tx, {"the_kind": kind, "before": before, "most": most})]
 
 
 _MARK = update(search_items).where(_I.kind == bindparam("the_kind"), _I.item_id.in_(bindparam("ids", expanding=True)))

@@ -155,11 +155,15 @@ class Fence:
             self._last[agent_id] = (epoch, version)
 
 
-_OPENING = "id, agent_id, conversation_id, background, request_config, callback_url, created_at, organization_id"
+_OPENING = (
+    "id", "agent_id", "conversation_id", "background", "request_config", "callback_url", "created_at",
+    "organization_id",
+)  # fmt: skip
 _END = (  # of a run: what stays as it is once it has ended, which is everything but what became of its callback
-    "id, status, stop_reason, stop_detail, completed_at, usage, step_count, taken_up, ttft_ns, total_duration_ns, "
-    "owner, owner_incarnation, input, metadata"
-)
+    "status", "stop_reason", "stop_detail", "completed_at", "usage", "step_count", "taken_up", "ttft_ns",
+    "total_duration_ns", "owner", "owner_incarnation", "input", "metadata",
+)  # fmt: skip
+_RECORDS = f"SELECT {', '.join((*_OPENING, *_END))} FROM runs"
 
 
 class EndsOnce:
@@ -167,19 +171,28 @@ class EndsOnce:
     run."""
 
     def __init__(self) -> None:
+        self._last: dict[str, tuple[Any, ...]] = {}
         self._openings: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._ends: dict[str, tuple[Any, ...]] = {}
 
     def __call__(self, disk: Disk) -> None:
-        for metadata, *record in disk.query(f"SELECT metadata, {_OPENING} FROM runs"):
-            opened, noted = self._openings.setdefault(record[0], (tuple(record), json.loads(metadata)))
-            if opened != tuple(record):
-                raise Broken("a run keeps what it was opened with", f"{record[0]} had {opened} and has {record}")
-            if noted and not noted.items() <= json.loads(metadata).items():
-                raise Broken("a run keeps what it was opened with", f"{record[0]} had {noted} and has {metadata}")
-        for record in disk.query(f"SELECT {_END} FROM runs WHERE completed_at IS NOT NULL"):
-            if (before := self._ends.setdefault(record[0], record)) != record:
-                raise Broken("a run ends once", f"{record[0]} had ended as {before} and is {record}")
+        for record in disk.query(_RECORDS):
+            run_id = record[0]
+            if self._last.get(run_id) != record:
+                self._last[run_id] = record
+                self._look(run_id, record[: len(_OPENING)], record[len(_OPENING) :])
+
+    def _look(self, run_id: str, opening: tuple[Any, ...], end: tuple[Any, ...]) -> None:
+        metadata = json.loads(end[-1])
+        opened, noted = self._openings.setdefault(run_id, (opening, metadata))
+        if opened != opening:
+            raise Broken("a run keeps what it was opened with", f"{run_id} had {opened} and has {opening}")
+        if noted and not noted.items() <= metadata.items():
+            raise Broken("a run keeps what it was opened with", f"{run_id} had {noted} and has {metadata}")
+        if end[_END.index("completed_at")] is None and run_id not in self._ends:
+            return
+        if (before := self._ends.setdefault(run_id, end)) != end:
+            raise Broken("a run ends once", f"{run_id} had ended as {before} and is {end}")
 
 
 def streams_are_whole(disk: Disk, _history: History) -> None:

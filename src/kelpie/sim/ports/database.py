@@ -118,6 +118,7 @@ class SimDatabase:
     def _flush(self) -> None:
         group = self._queue[:JOBS_MAX]
         try:
+            self._disk.allow_writes(True)
             with self._disk.used_by(self._process, self._points) as connection:
                 outcomes = run_group(connection, [entry.fn for entry in group], faults=self._points)
             self._points.check_power()
@@ -135,8 +136,7 @@ class SimDatabase:
         self._flush_later()
 
     def _read(self, entry: _Waiting) -> None:
-        raw = driver_connection(self._disk.connection)
-        raw.execute("PRAGMA query_only=ON")
+        self._disk.allow_writes(False)
         try:
             with self._disk.used_by(self._process) as connection:
                 outcome: Outcome = JobSuccess(run_read(connection, entry.fn, faults=self._points))
@@ -145,8 +145,6 @@ class SimDatabase:
             return
         except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             outcome = JobFailure(error)
-        finally:
-            raw.execute("PRAGMA query_only=OFF")
         self._settle([(entry, outcome)])
 
     def _cut(self) -> None:

@@ -75,6 +75,7 @@ class Disk:
         self.key_file: tuple[bytes, ...] = ()  # encryption keys
         self.kept_uploads: dict[str, bytes] = {}
         self._watchers: list[Watcher] = []
+        self._read_only = False
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()
         else:
@@ -90,6 +91,7 @@ class Disk:
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Reads the committed state from outside, past every adapter and fault; for checks."""
+        self.allow_writes(True)
         before, self._raw.text_factory = self._raw.text_factory, tolerant_text
         try:
             return self._raw.execute(sql, parameters).fetchall()
@@ -100,6 +102,12 @@ class Disk:
         """Runs a read of the product on the committed state, as a process that knows nothing; for checks."""
         with self.used_by(ProcessState()) as connection:
             return run_read(connection, fn)
+
+    def allow_writes(self, allowed: bool) -> None:
+        """Whether the connection refuses writes from here on, as those refuse them on which the server reads."""
+        if allowed is self._read_only:
+            self._raw.execute(f"PRAGMA query_only={'OFF' if allowed else 'ON'}")
+            self._read_only = not allowed
 
     @contextmanager
     def used_by(self, process: ProcessState, points: FaultPoints | None = None) -> Iterator[Connection]:
@@ -126,6 +134,7 @@ class Disk:
     def close(self) -> None:
         """Returns the connection; the disk must not be used any more."""
         self.connection.rollback()
+        self.allow_writes(True)
         _given_back.append((self.connection, self._statements))
 
 

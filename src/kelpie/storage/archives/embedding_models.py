@@ -45,17 +45,19 @@ _OF_AGENT = (
     .outerjoin(archives, archives.c.id == agent_archives.c.archive_id)
     .where(agents.c.id == sa.bindparam("of_agent"))
 )
-_CHANGING_TOOLS = (
+_CHANGING_TOOLS = Prepared(
     sa.select(_S.scope, sa.func.coalesce(_DEFAULT, _S.model).label("model"))
     .where(_S.kind == "tool", _S.mixed | (_S.model != _DEFAULT))
     .limit(sa.bindparam("most"))
 )
 _CHANGING_OF = {
-    kind: sa.select(_S.scope, sa.func.coalesce(table.c.embedding, _DEFAULT, _S.model).label("model"))
-    .join(table, table.c.id == _S.scope)
-    .where(_S.kind == kind)
-    .where(_S.mixed | (_S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)))
-    .limit(sa.bindparam("most"))
+    kind: Prepared(
+        sa.select(_S.scope, sa.func.coalesce(table.c.embedding, _DEFAULT, _S.model).label("model"))
+        .join(table, table.c.id == _S.scope)
+        .where(_S.kind == kind)
+        .where(_S.mixed | (_S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)))
+        .limit(sa.bindparam("most"))
+    )
     for kind, table in _OWNING.items()
 }
 
@@ -117,5 +119,5 @@ def changing(tx: Tx, kind: Kind, default: str | None, most: int) -> dict[str, st
     """Scopes that are searched by another model than the selected one, or have vectors of several, with the selected
     model; if none is selected, the one that they are searched by."""
     statement = _CHANGING_TOOLS if kind == "tool" else _CHANGING_OF[kind]
-    rows = tx.execute(statement, {"default_model": default, "most": most})
+    rows = statement.rows(tx, {"default_model": default, "most": most})
     return {row.scope: row.model for row in rows if row.model is not None}

@@ -13,6 +13,7 @@ from kelpie.core.time import Micros
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.tables import jobs, runs
 from kelpie.world.database import Tx
+from kelpie.world.statements import Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ _BY_ORGANIZATION = select(
     .label("place"),
 ).subquery()
 _O = _BY_ORGANIZATION.c
-_DUE = (
+_DUE = Prepared(
     select(_O.id, _O.callback_url, _O.callback_attempts, _O.agent_id, _O.organization_id)
     .where(_O.place <= bindparam("each"))
     .order_by(_O.place, _O.callback_due_at, _O.id)
@@ -69,7 +70,7 @@ _OF_JOBS = (
     .where(_J.callback_due_at <= bindparam("now"))
     .subquery()
 )
-_DUE_JOBS = (
+_DUE_JOBS = Prepared(
     select(_OF_JOBS)
     .where(_OF_JOBS.c.place <= bindparam("each"))
     .order_by(_OF_JOBS.c.place, _OF_JOBS.c.callback_due_at, _OF_JOBS.c.id)
@@ -104,11 +105,11 @@ def due(tx: Tx, now: Micros, each: int, most: int) -> list[DueCallback]:
     bound = {"now": now, "each": each, "most": most}
     of_runs = [
         DueCallback(RunId(row.id), row.callback_url, row.callback_attempts, Consumer(row.organization_id, row.agent_id))
-        for row in tx.execute(_DUE, bound)
+        for row in _DUE.rows(tx, bound)
     ]
     of_jobs = [
         DueCallback(JobId(row.id), row.callback_url, row.callback_attempts, Consumer(row.organization_id, row.id))
-        for row in tx.execute(_DUE_JOBS, bound)
+        for row in _DUE_JOBS.rows(tx, bound)
     ]
     return [*of_jobs, *of_runs][:most]
 

@@ -14,6 +14,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.pending_work import MCP_TASKS, RUNS
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario
 from kelpie.sim.scenarios.server_scenario import scenario, together
 
@@ -122,4 +123,5 @@ TASKS = scenario(
     swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
     settings=LIMITS,
     quiet_s=QUIET_S,
+    pending=(RUNS, MCP_TASKS),
 )

@@ -13,6 +13,7 @@ from kelpie.sim.ports.embedder import HANDLE
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.checks.index_checks import Index, all_embedded, index_is_whole
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.pending_work import RUNS, VECTORS
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
@@ -160,6 +161,7 @@ PASSAGES = scenario(
     ),
     swarm=(Fault.storage_busy, Fault.storage_latency, Fault.crash_before_write, Fault.network_delay),
     quiet_s=600.0,
+    pending=(RUNS, VECTORS),
     watches=(Index,),
 )
 
@@ -175,6 +177,7 @@ PROCESS = scenario(
     ),
     swarm=(Fault.storage_busy, Fault.storage_latency, Fault.cpu_starvation),
     quiet_s=600.0,
+    pending=(RUNS, VECTORS),
     watches=(Index,),
 )
 

@@ -13,6 +13,7 @@ from kelpie.sim.ports.embedder import HANDLE
 from kelpie.sim.scenarios.basic.crashes import cuts
 from kelpie.sim.scenarios.checks.index_checks import Index, all_embedded, index_is_whole
 from kelpie.sim.scenarios.fixtures.clients import ClientAnswer, ScenarioClient
+from kelpie.sim.scenarios.fixtures.pending_work import RUNS, VECTORS
 from kelpie.sim.scenarios.memory.archives import TOOLS, ArchiveUse
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
@@ -103,6 +104,7 @@ MEMORY_CRASHES = scenario(
     plots=(*cuts("open", 2), *cuts("step", 1, 3, 4, 6)),
     swarm=(Fault.storage_write_fail, Fault.storage_busy, Fault.crash_after_write, Fault.llm_malformed),
     quiet_s=600.0,
+    pending=(RUNS, VECTORS),
     watches=(Index,),
 )
 

@@ -14,6 +14,7 @@ from typing import Any
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.pending_work import MEMORY_CHANGES, RUNS, VECTORS
 from kelpie.sim.scenarios.memory.long_changes import LONG_CHANGES, boot_in_small_pieces
 from kelpie.sim.scenarios.memory.working_memory import TRIES_MAX, WorkingMemoryUse, content
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
@@ -161,6 +162,13 @@ def _differences(wanted: Any, found: Any, path: str = "") -> str:
 
 
 RESTORES = replace(
-    scenario("restores-of-memory", Restores, faults=LONG_CHANGES.faults, swarm=LONG_CHANGES.swarm, quiet_s=900.0),
+    scenario(
+        "restores-of-memory",
+        Restores,
+        faults=LONG_CHANGES.faults,
+        swarm=LONG_CHANGES.swarm,
+        quiet_s=900.0,
+        pending=(RUNS, MEMORY_CHANGES, VECTORS),
+    ),
     boot=boot_in_small_pieces,
 )

@@ -23,12 +23,14 @@ from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.two_servers import second_server
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import RunningKelpie
+from kelpie.sim.scenarios.fixtures.pending_work import BATCH_JOBS, FIRINGS, RUNS
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 QUIET_S = 900.0  # longer than the pauses after the first failures of a firing
 MINUTE = 60 * MICROS_PER_SECOND
 LATE = 3 * MINUTE
+QUIET_LEAST_S = 300.0  # a schedule that stands still is late then
 REST_S = 120.0  # for the runs of the last firings
 MINUTES = 4
 DELIVERIES = 4
@@ -342,6 +344,8 @@ SCHEDULES = scenario(
     plots=_PLOTS,
     swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
     quiet_s=QUIET_S,
+    quiet_least_s=QUIET_LEAST_S,
+    pending=(RUNS, BATCH_JOBS, FIRINGS),
 )
 
 TWO_SCHEDULERS = scenario(
@@ -354,6 +358,8 @@ TWO_SCHEDULERS = scenario(
     ),
     swarm=(Fault.network_delay, Fault.cpu_starvation),
     quiet_s=QUIET_S,
+    quiet_least_s=QUIET_LEAST_S,
+    pending=(RUNS, BATCH_JOBS, FIRINGS),
 )
 
 SCHEDULED_BATCHES = scenario(
@@ -363,4 +369,6 @@ SCHEDULED_BATCHES = scenario(
     plots=_PLOTS,
     swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
     quiet_s=QUIET_S,
+    quiet_least_s=QUIET_LEAST_S,
+    pending=(RUNS, BATCH_JOBS, FIRINGS),
 )

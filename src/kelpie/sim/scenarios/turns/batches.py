@@ -15,6 +15,7 @@ from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.pending_work import BATCH_JOBS, RUNS
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
@@ -151,4 +152,5 @@ BATCHES = scenario(
     swarm=(Fault.storage_latency, Fault.storage_busy, Fault.cpu_starvation),
     settings=replace(SETTINGS, mailbox_size=6),
     quiet_s=QUIET_S,
+    pending=(RUNS, BATCH_JOBS),
 )
