@@ -1,6 +1,7 @@
 """What every test run shares: how examples are drawn, and the plain last lines that say how it went."""
 
 import gc
+import os
 from typing import Any
 
 import pytest
@@ -23,6 +24,24 @@ def pytest_configure() -> None:
     """
     parts.required()
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each worker begins with its part of the long tests, so that none of them is left alone at the end.
+
+    pytest-xdist gives every worker an equal part of the list, and later what others have not begun.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    size = len(items) / workers
+    items.clear()
+    for number in range(workers):
+        mine = long[number::workers]
+        rest = max(0, round((number + 1) * size) - len(items) - len(mine))
+        items += [*mine, *others[:rest]]
+        del others[:rest]
+    items += others
 
 
 def pytest_collection_finish() -> None:

@@ -60,6 +60,7 @@ def runnable(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language in RUNNABLE and not block.not_run]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name)
 def test_what_a_page_tells_to_run_runs(page: Path, tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "__main__"}

@@ -93,6 +93,7 @@ def check_all(played: Scenario, seeds: range) -> list[Report]:
     return reports
 
 
+@pytest.mark.long
 def test_no_agent_starves_at_the_limits_and_the_limits_hold() -> None:
     reports = check_all(scenario("limits", Crowd, settings=LIMITED, quiet_s=120.0), SEEDS)
     assert max(report.virtual_s for report in reports) > 120 + 60, "nobody had to wait for the minute"

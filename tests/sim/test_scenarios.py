@@ -26,6 +26,7 @@ def other() -> Iterator[Elsewhere]:
         yield process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_invariant_holds_and_every_named_fault_fires(name: str, other: Elsewhere) -> None:
     """A run depends on its scenario and seed alone: the last seed of a share, played after the others, gives the trace
@@ -57,6 +58,7 @@ def test_every_fault_is_named_by_some_scenario_at_each_of_its_places() -> None:
     assert not declared - named
 
 
+@pytest.mark.long
 def test_everything_at_once_can_fire_every_kind() -> None:
     scenario = SCENARIOS["everything-at-once"]
     assert {fault for fault, _ in scenario.points} == set(Fault)

@@ -86,6 +86,7 @@ async def _stored(path: Path) -> list[int]:
         await database.close()
 
 
+@pytest.mark.long
 @pytest.mark.needs("cc")
 @pytest.mark.parametrize("rounds", [20, pytest.param(500, marks=pytest.mark.soak)])
 def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, library: Path, rounds: int) -> None:
