@@ -50,7 +50,7 @@ pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarn
 class Heartbeat:
     """The longest callback of the loop during each request, by the name of the request."""
 
-    request: str = "start"
+    request: str | None = None  # None while the test itself works on the loop
     longest: dict[str, float] = field(default_factory=dict)
     known_s: float = field(default_factory=lambda: max(known_work_s() for _ in range(3)))
 
@@ -82,7 +82,7 @@ def heartbeat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heartbeat]:
         began = time.thread_time()
         run(handle)
         took = time.thread_time() - began
-        if took > found.longest.get(found.request, 0.0):
+        if found.request is not None and took > found.longest.get(found.request, 0.0):
             found.longest[found.request] = took
 
     monkeypatch.setattr(events.Handle, "_run", measured)
@@ -242,6 +242,7 @@ async def test_no_request_on_any_route_holds_up_the_loop(tmp_path: Path, heartbe
         sending = f"/v1/agents/{one.ids['agent_id']}/messages"
         await attacker.send("no JSON", "POST", sending, b"\0" * BODY_BYTES, "text/plain")
         assert (await attacker.send("restore", "POST", f"{memory}/restore", document))[0] == 200
+        heartbeat.request = None
         await _attack_routes(create_app(kelpie), one, attacker)
         assert not heartbeat.over()
 
