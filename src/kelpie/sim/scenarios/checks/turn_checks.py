@@ -42,7 +42,7 @@ def turns_are_recorded(disk: Disk) -> None:
     }
     _ids_are_kept(disk, runs)
     _results_stand_with_their_calls(disk)
-    _waits_know_their_turn(disk, runs)
+    waits_know_their_turn(disk)
     _answers_know_their_request(disk, runs)
 
 
@@ -83,13 +83,13 @@ def _results_stand_with_their_calls(disk: Disk) -> None:
                 raise Broken("a result stands with its call", told)
 
 
-def _waits_know_their_turn(disk: Disk, runs: Mapping[str, Any]) -> None:
+def waits_know_their_turn(disk: Disk) -> None:
     """What waits names all runs of its turn, the one that asks last; it waits since it was asked."""
-    for agent_id, lane, named, run_id, requested_at, created_at in disk.query(
-        "SELECT a.agent_id, a.conversation_id, a.runs, m.run_id, a.requested_at, m.created_at FROM approvals a "
-        "JOIN messages m ON m.id = a.message_id"
+    for agent_id, lane, named, run_id, requested_at, created_at, given in disk.query(
+        "SELECT a.agent_id, a.conversation_id, a.runs, r.id, a.requested_at, m.created_at, r.input FROM approvals a "
+        "JOIN messages m ON m.id = a.message_id JOIN runs r ON r.id = m.run_id"
     ):
-        wanted = [*runs[run_id].get("earlier", ()), run_id] if run_id in runs else json.loads(named)
+        wanted = [*json.loads(given).get("earlier", ()), run_id]
         if json.loads(named) != wanted or requested_at != created_at:
             told = f"{agent_id} {lane}: {named} and not {wanted}, since {requested_at} and not {created_at}"
             raise Broken("a wait knows the runs of its turn", told)
