@@ -253,9 +253,7 @@ class Approvals(ServerScenario):
             while (request := waiting(self.machine.disk, lane)) is not None:
                 await self._end(guest, lane, request, cancelling=(self.machine.loop.seed + number) % 2 == 0)
             if lane.conversation is None:
-                await self._answer_a_part(guest, lane)
-                if await self._cancel(guest, lane) != 200 or waiting(self.machine.disk, lane) is not None:
-                    raise Broken("what waits can be ended", f"{lane} was answered in part, and waits")
+                await self._cancel_one_of_two(guest, lane)
             else:
                 heard = await guest.say(lane.agent_id, conversation=lane.conversation)
                 if not heard.acknowledged:
@@ -294,6 +292,19 @@ class Approvals(ServerScenario):
         await guest.insist("DELETE", f"/v1/conversations/{conversation}")
         if (left := waiting(self.machine.disk, lane)) is not None:
             raise Broken("nothing waits in a deleted conversation", f"{lane} waits for {left}")
+
+    async def _cancel_one_of_two(self, guest: ScenarioClient, lane: ConversationAddress) -> None:
+        """Cancels what waits in one conversation, answered in part; what was just asked for in another waits on."""
+        asked: dict[ConversationAddress, Request | None] = {}
+        for other in self.lanes:
+            if other.agent_id == lane.agent_id and other != lane and waiting(self.machine.disk, other) is None:
+                await self._say(guest, other, LINES[0])
+                asked[other] = waiting(self.machine.disk, other)
+        await self._answer_a_part(guest, lane)
+        if await self._cancel(guest, lane) != 200 or waiting(self.machine.disk, lane) is not None:
+            raise Broken("what waits can be ended", f"{lane} was answered in part, and waits")
+        if (left := {other: waiting(self.machine.disk, other) for other in asked}) != asked:
+            raise Broken("a cancel is of one conversation", f"{lane} was cancelled, and of {asked} is left {left}")
 
     async def _answer_a_part(self, guest: ScenarioClient, lane: ConversationAddress) -> None:
         """Asks for two calls and answers one of them, which keeps this answer whatever becomes of the other."""
