@@ -176,3 +176,35 @@ async def test_a_handler_that_hangs_while_it_is_put_away_is_given_up(harness: Ha
     await harness.until_hot()
     harness.dispatcher.drop("a", StorageError("away"))
     assert await harness.dispatcher.submit("a", "default", number) == 2
+
+
+@seeded(drain_s=5.0, backoff_first_s=0.5)
+async def test_a_job_that_still_succeeds_on_a_broken_handler_does_not_end_the_backoff(harness: Harness) -> None:
+    await harness.until_hot()
+    slow = HeldJob("fine")
+    other = harness.dispatcher.submit("a", "slow", slow)
+    await slow.began.wait()
+    with pytest.raises(StorageError):
+        await harness.dispatcher.submit("a", "lane", raising(StorageError("disk")))
+    slow.go.set()
+    assert await other == "fine"
+    await harness.until(lambda: harness.dispatcher.handler("a") is None)
+    status = harness.dispatcher.status("a")
+    assert (status.state, status.error, status.attempts) == (ActivationState.failed, "disk", 1)
+    broke_s = harness.loop.time()
+    assert await harness.dispatcher.submit("a", "lane", number) == 2
+    assert harness.loop.time() - broke_s >= 0.2, "the backoff was over before its time"
+
+
+@seeded()
+async def test_a_change_that_cannot_be_applied_during_a_load_costs_the_handler(harness: Harness) -> None:
+    harness.load_gate["a"] = asyncio.Event()
+    reply = harness.dispatcher.submit("a", "lane", number)
+    await harness.until(lambda: harness.loads == ["a"])
+
+    def fails(_: Handler) -> None:
+        raise ValueError("half a change")
+
+    assert harness.dispatcher.notify("a", fails)
+    harness.load_gate["a"].set()
+    assert await reply == 2, "the first handler has only a part of the change"

@@ -7,8 +7,8 @@ import pytest
 
 from kelpie.actors.dispatcher import ActorCounts
 from kelpie.core.agents.activation_state import ActivationState
-from kelpie.core.errors import Overloaded, StorageError
-from tests.actors.harness import Harness, HeldJob, ignore, name, number, seeded
+from kelpie.core.errors import KelpieError, Overloaded, StorageError
+from tests.actors.harness import Handler, Harness, HeldJob, ignore, name, number, seeded
 
 NOTHING = ActorCounts(hot=0, idle=0, pending=0, resting=0)
 
@@ -140,3 +140,38 @@ async def test_a_bug_in_the_room_costs_jobs_but_not_the_key(harness: Harness) ->
     harness.live.clear()
     harness.seen.clear()
     assert await harness.dispatcher.submit("a", "default", name) == "a"
+
+
+@seeded(drain_s=5.0)
+async def test_who_works_on_while_its_handler_goes_is_still_told_of_changes(harness: Harness) -> None:
+    job = HeldJob("done")
+    reply = harness.dispatcher.submit("a", "lane", job)
+    await job.began.wait()
+    releasing = asyncio.ensure_future(harness.dispatcher.release("a"))
+    await asyncio.sleep(1.0)
+    assert job.handler is not None and harness.dispatcher.notify("a", lambda handler: handler.notes.append("edited"))
+    assert job.handler.notes == ["edited"]
+    job.go.set()
+    assert await reply == "done"
+    await releasing
+
+
+@seeded(drain_s=1.0, cancel_s=5.0)
+async def test_a_cancelled_job_has_its_handler_until_it_has_cleaned_up(harness: Harness) -> None:
+    alive: list[bool] = []
+    began = asyncio.Event()
+
+    async def slow_to_end(handler: Handler) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(2.0)
+            alive.append(handler.alive)
+
+    reply = harness.dispatcher.submit("a", "lane", slow_to_end)
+    await began.wait()
+    await harness.dispatcher.release("a")
+    assert alive == [True]
+    with pytest.raises(KelpieError):
+        await reply

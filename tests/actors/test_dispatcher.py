@@ -231,3 +231,17 @@ async def test_all_can_be_told_at_once_also_those_who_are_being_loaded(harness: 
     assert [harness.live[key].notes for key in ("a", "b")] == [["look again"]] * 2
     await harness.dispatcher.submit("c", "default", ignore)
     assert harness.live["c"].notes == [], "who comes later reads what is stored by then"
+
+
+@seeded()
+async def test_who_keeps_a_lane_is_told_in_order_the_one_that_works_first(harness: Harness) -> None:
+    dispatcher, job = harness.dispatcher, HeldJob()
+    assert dispatcher.kept_by("a", "lane") == []
+    replies = [dispatcher.submit("a", "lane", job, "first"), dispatcher.submit("a", "other", name, "elsewhere")]
+    assert dispatcher.kept_by("a", "lane") == ["first"], "also while the key is being loaded"
+    await job.began.wait()
+    replies += [dispatcher.submit("a", "lane", name, token) for token in ("second", "third")]
+    assert dispatcher.kept_by("a", "lane") == ["first", "second", "third"] and dispatcher.kept_by("b", "lane") == []
+    job.go.set()
+    await asyncio.gather(*replies)
+    assert dispatcher.kept_by("a", "lane") == []

@@ -177,3 +177,20 @@ async def test_what_waits_is_listed_for_all_conversations_and_for_one_agent(
     puppet.script.append(said("Noted."))
     await client.post(f"/v1/agents/{agent}/messages", json=answers(RULING))
     assert [each["conversation_id"] for each in await listed(f"agents/{agent}")] == [thread]
+
+
+@pytest.mark.parametrize("way", ["async", "background"])
+async def test_a_plain_message_in_the_background_is_refused_while_a_call_waits_and_leaves_no_run(
+    client: httpx.AsyncClient, puppet: Puppet, agent: str, way: str
+) -> None:
+    path = f"/v1/agents/{agent}/messages"
+    await waits(client, puppet, path)
+    send = (f"{path}/async", {"input": "hello"})
+    if way == "background":
+        send = (f"{path}/stream", {"input": "hello", "background": True})
+    refused = await client.post(send[0], json=send[1])
+    assert refused.status_code == 409 and "PENDING_APPROVAL" in refused.text
+    assert len((await client.get(f"/v1/runs/?agent_id={agent}")).json()) == 1
+    other = await opened(client, agent)
+    elsewhere = await client.post(f"/v1/conversations/{other}/messages", json={"input": "hello", "streaming": False})
+    assert elsewhere.status_code == 200, "only this conversation waits"

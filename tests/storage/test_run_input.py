@@ -1,6 +1,6 @@
 """The input of a run comes back from its stored form as it was: a run is resumed with what its client asked for."""
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import orjson
@@ -52,3 +52,25 @@ def test_every_field_comes_back_as_it_was() -> None:
 def test_an_input_with_nothing_special_comes_back_as_it_was() -> None:
     plain = RunInput(messages=(NewMessage(Role.user, (Text("Hello"),)),), max_steps=50)
     assert run_input_from_json(orjson.loads(orjson.dumps(run_input_to_json(plain)))) == plain
+
+
+def test_every_field_comes_back_by_itself() -> None:
+    """Also where none of the others is given, which may decide whether it is stored."""
+    plain = RunInput(messages=(NewMessage(Role.user, (Text("Hello"),)),), max_steps=50)
+    chains = [AgentChain((), 3), AgentChain((AgentId(f"agent-{ID}5"),), 0)]
+    names = [each.name for each in fields(GIVEN) if each.name != "partial"]  # which says something of answers only
+    alone = [replace(plain, **{name: getattr(GIVEN, name)}) for name in names]
+    for given in (*alone, *(replace(plain, chain=chain) for chain in chains)):
+        assert run_input_from_json(orjson.loads(orjson.dumps(run_input_to_json(given)))) == given
+
+
+def test_every_override_comes_back_by_itself() -> None:
+    assert GIVEN.override is not None
+    for each in fields(TurnOverrides):
+        own = TurnOverrides(**{**vars_of(TurnOverrides()), each.name: getattr(GIVEN.override, each.name)})
+        given = RunInput((), 1, override=own)
+        assert run_input_from_json(orjson.loads(orjson.dumps(run_input_to_json(given)))) == given
+
+
+def vars_of(value: TurnOverrides) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}

@@ -47,21 +47,19 @@ class TurnModel(ModelledResource):
         super().__init__(machine, client)
         self.agent_id = agent_id
         self.ids: dict[str, str] = {}  # of conversations, by their summaries
-        self.sent: dict[str, tuple[str, dict[str, Any]]] = {}  # conversation -> text, body
+        self.sent: dict[str, list[tuple[str, dict[str, Any], str]]] = {}  # conversation -> text, body, way
         self.state = {"lanes": {DEFAULT: []}, "said": [], "human": {DEFAULT: ["start"]}, "runs": []}
         self._made = 0
         self.compacted: set[str] = set()  # conversations
-        self._last = ""  # the conversation of the last turn
         self._rung: list[tuple[str, float]] = []
         self._answers: list[int] = []
         self.bell = f"{client.name}.bell.sim"
         machine.world.internet.host(self.bell, self._ring)
 
     async def act(self) -> None:
-        acts = (self._say, self._say, self._say, self._repeat, self._open, self._fork, self._cancel, self._call_back)
-        await self.client.picks((*acts, self._close, self._empty, self._crowd, self._compact))(
-            self.client.picks(list(self.state["lanes"]))
-        )
+        acts = (self._say, self._say, self._say, self._repeat, self._repeat, self._hurry, self._open, self._fork)
+        others = (self._cancel, self._cancel_waiting, self._call_back, self._close, self._empty, self._crowd)
+        await self.client.picks((*acts, *others, self._compact))(self.client.picks(list(self.state["lanes"])))
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -82,7 +80,8 @@ class TurnModel(ModelledResource):
 
     def _body(self, text: str) -> dict[str, Any]:
         named = {"name": "visitor"} if self._made % 3 == 0 else {}
-        return self._said_by(text, otid=f"otid-{self._made}", **named)
+        body = self._said_by(text, otid=f"otid-{self._made}", **named)
+        return {**body, "assistant_message_tool_name": f"tool{self._made}"} if self._made % 2 else body
 
     def _said_by(self, text: str, **more: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": text, **more}]}
@@ -98,6 +97,7 @@ class TurnModel(ModelledResource):
         if told is not None and not self.machine.faults.firings:
             if told["said"] != turn[1:] or len(new) != 1 or new[0]["status"] != "completed":
                 raise Broken("a turn is answered as its script says", f"{way} {text!r}: {told}, {new}")
+            self._is_kept_as_asked(new[0], body, way)
             self._prompts_are(lane, turn, asked, body.get("override_system"))
         before = deepcopy(self.state)
         self.state = await self.read()
@@ -106,10 +106,24 @@ class TurnModel(ModelledResource):
         for run in new:
             await self._run_is_whole(run, lane, turn)
         if new:
-            self._last = lane
-            self.sent.pop(lane, None)
+            self._followed(lane)
         if complete:
-            self.sent[lane] = (text, body)
+            self.sent.setdefault(lane, []).append((text, body, way))
+
+    def _is_kept_as_asked(self, run: Mapping[str, Any], body: Mapping[str, Any], way: str) -> None:
+        """A run says how its client asked for it, and how it went."""
+        view = run["request_config"]["assistant_message_tool_name"]
+        asked = view, run["callback_url"], run["background"], run["stop_reason"]
+        wanted = body.get("assistant_message_tool_name", "send_message"), body.get("callback_url")
+        if asked != (*wanted, way in ("async", "background"), "end_turn") or "run_type" not in run["metadata"]:
+            raise Broken("a run is kept as it was asked for", f"{way}: {run}, of {body}")
+        if not run["ttft_ns"] or run["ttft_ns"] > run["total_duration_ns"]:
+            raise Broken("a run is kept as it was asked for", f"{way}: {run['ttft_ns']} of {run['total_duration_ns']}")
+
+    def _followed(self, lane: str) -> None:
+        """In the default conversation only the newest message is known when it comes again, in the others each."""
+        if lane == DEFAULT:
+            self.sent.pop(lane, None)
 
     def _grew(self, before: Any, lane: str, turn: Said, *, complete: bool, failed: Sequence[Any]) -> None:
         """Only this conversation has more than before: the turn, or of one that failed its beginning."""
@@ -256,19 +270,44 @@ class TurnModel(ModelledResource):
 
     async def _repeat(self, lane: str) -> None:
         """The same again under its id is said once; other words under the same id are a message of their own."""
-        if lane not in self.sent or (lane == DEFAULT and self._last != lane):
+        if not self.sent.get(lane):
             return
-        text, body = self.sent[lane]
+        text, body, way = self.client.picks(self.sent[lane])
         if self.client.tosses(0.3):
             other = self._text(calls=False)
             body = {"messages": [{**body["messages"][0], "content": other}]}
             await self._turn(lane, other, body, "whole")
             return
-        told = await self._send(lane, body, self.client.picks(("whole", "stream")))
+        in_background = ("async",) if way in ("async", "background") else ()
+        told = await self._send(lane, body, self.client.picks(("whole", "stream", *in_background)))
         await self.rest()
         if told is not None and told["said"] != turn_of(text)[1:]:
             raise Broken("a message that comes again has its answer", f"{text!r}: {told}")
         await self.check()
+
+    async def _hurry(self, _lane: str) -> None:
+        """The same again by a client that waits, while its run in the background has perhaps not begun: one turn."""
+        text, path = self._text(), f"/v1/agents/{self.agent_id}/messages"
+        body = self._body(text)
+        if self.client.tosses(0.5):  # behind another turn
+            await self._asked("POST", f"{path}/async", self._said_by(before := self._text(calls=False)))
+        else:
+            before = None
+        made = await self._asked("POST", f"{path}/async", body)
+        self._followed(DEFAULT)
+        told = None if made is None else await self._asked("POST", path, body)
+        await self.rest()
+        state, self.state = self.state, await self.read()
+        if self.machine.faults.firings:
+            return
+        new = self.state["lanes"][DEFAULT][len(state["lanes"][DEFAULT]) :]
+        runs = len(self.state["runs"]) - len(state["runs"])
+        turns = [turn_of(each) for each in (before, text) if each is not None]
+        if told is None or said_in(told["messages"]) != turn_of(text)[1:]:
+            raise Broken("a message that comes again has its answer", f"{text!r}: {told}")
+        if new != [said for turn in turns for said in turn] or runs != len(turns):
+            raise Broken("a message that comes again is said once", f"{new} of {turns} in {runs} runs")
+        self.sent[DEFAULT] = [(text, body, "async")]
 
     async def _cancel(self, lane: str) -> None:
         """A run in the background is cancelled at any moment, by its id, its agent or its conversation."""
@@ -306,23 +345,22 @@ class TurnModel(ModelledResource):
         for run in new:
             await self._run_is_whole(run, lane, turn_of(text))
         if new:
-            self._last = lane
-            self.sent.pop(lane, None)
+            self._followed(lane)
 
     async def _cancel_waiting(self, _lane: str) -> None:
         """Of two runs the second is cancelled while it waits: it says nothing, and the first is answered."""
         path, texts = f"/v1/agents/{self.agent_id}/messages", [self._text(), self._text()]
         made = [await self._asked("POST", f"{path}/async", self._body(text)) for text in texts]
+        self._followed(DEFAULT)
         if None in made:
             await self.rest()
-            self.state, self._last = await self.read(), ""
+            self.state = await self.read()
             return
         told = await self._asked("POST", f"{path}/cancel", {"run_ids": [made[1]["id"]]})
         await self.rest()
         before, self.state = self.state, await self.read()
         new = self.state["lanes"][DEFAULT][len(before["lanes"][DEFAULT]) :]
         if self.machine.faults.firings:
-            self._last = ""
             return
         ends = [(await self.maybe(f"/v1/runs/{run['id']}"))["status"] for run in made]
         _, frames = await self._follow(made[1]["id"], 0)
@@ -331,7 +369,6 @@ class TurnModel(ModelledResource):
             raise Broken("what is cancelled while it waits says nothing", f"{told}, {ends}, {reasons}")
         if new != turn_of(texts[0]):
             raise Broken("what is cancelled while it waits says nothing", f"{new} of {texts}")
-        self._last = ""
 
     async def _crowd(self, _lane: str) -> None:
         """More messages than the queue holds: the first is answered, so many wait, and the others are refused."""
@@ -342,7 +379,8 @@ class TurnModel(ModelledResource):
         answers = await asyncio.gather(*sending) if wait else [await each for each in sending]
         taken = [text for text, told in zip(texts, answers, strict=True) if told is not None and told.status == 200]
         await self.rest()
-        self.state, self._last = await self.read(), ""
+        self.state = await self.read()
+        self._followed(DEFAULT)
         if self.machine.faults.firings:
             return
         most = MAILBOX_SIZE + 1  # with the one that is answered, which also waits where the agent must be loaded
@@ -368,7 +406,8 @@ class TurnModel(ModelledResource):
             self.state["said"].append(SUMMARY)
             self.state["runs"] = (await self.read())["runs"]  # it is a run as well
             await self.check()
-        self.state, self._last = await self.read(), ""
+        self.state = await self.read()
+        self._followed(lane)
         if SUMMARY in self.state["lanes"][lane]:
             self.compacted.add(lane)
 
@@ -452,7 +491,7 @@ class TurnModel(ModelledResource):
         await self._turn(DEFAULT, text, body, "async")
         await asyncio.sleep(sum(WAITS_S) + 10.0)
         rung = self._rung[before:]
-        if self.machine.faults.firings or self._last != DEFAULT:
+        if self.machine.faults.firings or DEFAULT not in self.sent:
             return
         gaps = [later - earlier for (_, earlier), (_, later) in pairwise(rung)]
         if len(rung) != tries or any(not wait <= gap <= wait + 10.0 for gap, wait in zip(gaps, WAITS_S, strict=False)):

@@ -125,6 +125,7 @@ class AgentMessages(ServerScenario):
             await self._is_well(visitor, agent_id)
         await asyncio.sleep(REST_S)  # what these visits gave the companion to do is done as well
         self._sent_once()
+        self._chained()
         self._looked_after()
 
     def check(self) -> None:
@@ -150,6 +151,22 @@ class AgentMessages(ServerScenario):
             rows = self.machine.disk.query("SELECT role FROM messages WHERE run_id = ? AND role = 'user'", run_id)
             if len(rows) > 1:
                 raise Broken("what is sent arrives exactly once", f"{run_id} has it {len(rows)} times")
+
+    def _chained(self) -> None:
+        """A message is one hop further than the turn that sent it, and nobody waits for the answer."""
+        chains = {
+            run_id: json.loads(given).get("chain", {"waiting": [], "hops": 0})
+            for run_id, given in self.machine.disk.query("SELECT id, input FROM runs")
+        }
+        for run_id, returned in self.machine.disk.query(
+            "SELECT run_id, tool_returns FROM messages WHERE role = 'tool'"
+        ):
+            for result in json.loads(returned):
+                if result["name"] == TELL and result["ok"]:
+                    sent = result["text"].rpartition(" in ")[2].rstrip(".")
+                    wanted = {"waiting": [], "hops": chains[run_id]["hops"] + 1}
+                    if chains[sent] != wanted:
+                        raise Broken("a message knows how far it is from a person", f"{sent}: {chains[sent]}, {wanted}")
 
     def _looked_after(self) -> None:
         """Every second ended turn has given the companion one run, with all messages since the last."""

@@ -252,7 +252,9 @@ class Approvals(ServerScenario):
         for number, lane in enumerate(self.lanes):
             while (request := waiting(self.machine.disk, lane)) is not None:
                 await self._end(guest, lane, request, cancelling=(self.machine.loop.seed + number) % 2 == 0)
-            if lane.conversation is not None:
+            if lane.conversation is None:
+                await self._cancel_one_of_two(guest, lane)
+            else:
                 heard = await guest.say(lane.agent_id, conversation=lane.conversation)
                 if not heard.acknowledged:
                     raise Broken("no conversation is bricked", f"{lane}: {heard.status} {heard.trouble}")
@@ -286,10 +288,34 @@ class Approvals(ServerScenario):
 
     async def _delete_waiting(self, guest: ScenarioClient, lane: ConversationAddress, conversation: str) -> None:
         """Deletes a conversation while calls wait in it: they get results, and nothing waits any more."""
-        await self._say(guest, lane, LINES[self.machine.loop.seed % len(LINES)])
+        await self._answer_a_part(guest, lane)
         await guest.insist("DELETE", f"/v1/conversations/{conversation}")
         if (left := waiting(self.machine.disk, lane)) is not None:
             raise Broken("nothing waits in a deleted conversation", f"{lane} waits for {left}")
+
+    async def _cancel_one_of_two(self, guest: ScenarioClient, lane: ConversationAddress) -> None:
+        """Cancels what waits in one conversation, answered in part; what was just asked for in another waits on."""
+        asked: dict[ConversationAddress, Request | None] = {}
+        for other in self.lanes:
+            if other.agent_id == lane.agent_id and other != lane and waiting(self.machine.disk, other) is None:
+                await self._say(guest, other, LINES[0])
+                asked[other] = waiting(self.machine.disk, other)
+        await self._answer_a_part(guest, lane)
+        if await self._cancel(guest, lane) != 200 or waiting(self.machine.disk, lane) is not None:
+            raise Broken("what waits can be ended", f"{lane} was answered in part, and waits")
+        if (left := {other: waiting(self.machine.disk, other) for other in asked}) != asked:
+            raise Broken("a cancel is of one conversation", f"{lane} was cancelled, and of {asked} is left {left}")
+
+    async def _answer_a_part(self, guest: ScenarioClient, lane: ConversationAddress) -> None:
+        """Asks for two calls and answers one of them, which keeps this answer whatever becomes of the other."""
+        await self._say(guest, lane, LINES[1])
+        if (request := waiting(self.machine.disk, lane)) is not None:
+            wanted = "client" if self.machine.loop.seed % 2 else "approval"
+            [call] = [call for call in request.calls if call["awaits"] == wanted]
+            mark = json.loads(call["arguments"])["mark"]
+            result = {"type": "tool", "tool_call_id": call["id"], "tool_return": f"saw {mark}", "status": "success"}
+            denial = {"type": "approval", "tool_call_id": call["id"], "mark": mark, "approve": False, "reason": "no"}
+            await self._send(guest, lane, [result if wanted == "client" else denial], partial=True)
 
     def check(self) -> None:
         super().check()
