@@ -292,6 +292,36 @@ async def test_every_piece_of_a_summary_is_counted(rig):
     assert [step.usage.total_tokens for step in recorded].count(107 * told) == 1
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        ["", "", "short"],  # empty: asked again in another mode
+        ["long " * 50_000, "short"],  # no shorter than what it stands for
+        [OVERFLOW, "one", OVERFLOW, *"abcdef"],  # refused after a piece
+        [""] * 9,
+    ],
+)
+async def test_what_came_to_nothing_is_counted_as_well(rig, first):
+    """Whoever asks for a summary pays for each reply, whatever becomes of it."""
+    agent = await make(rig)
+    replied = []
+
+    def reply(text):
+        def says_so(_request):
+            replied.append(107)
+            return replace(says(text), usage=Usage(100, 7, 107))
+
+        return text if isinstance(text, ModelError) else says_so
+
+    rig.model.summaries = [reply(text) for text in first]
+    await fill(rig, agent, 7)
+    recorded = await rig.kelpie.api().runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
+    used = [step.usage for step in recorded]
+    of_summaries = [each.total_tokens for each in used if each.completion_tokens * 100 == each.prompt_tokens * 7]
+    assert replied and sum(of_summaries) == sum(replied)
+    assert {step.model_handle for step in recorded} == {agent.model.handle}
+
+
 async def test_pieces_that_are_refused_are_halved(rig):
     agent = await make(rig)
     rig.model.summaries = [OVERFLOW, *(f"piece {i}" for i in range(9))]
