@@ -29,7 +29,6 @@ BUDGET = {"tokens": 10_000_000, "usd": 100.0}  # never used up
 FILLER = "so it goes on and on " * 200  # about 1,000 tokens
 ARRIVES_S = 0.05  # a packet takes less
 SUMMARY_BYTES = 9_000  # of a request for a summary: most histories need two
-SUMS_UP_S = 60.0  # a cancel so long after a piece may have cut off the pieces after it
 IDLE_S = 1.0
 STILL_S = 0.5  # after the last answer nothing runs any more
 
@@ -48,6 +47,7 @@ class ExactUsage(ServerScenario):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.cancels: list[CancelCall] = []
+        self.rounds_s: list[float] = []  # when each began
 
     async def act(self) -> None:
         self.machine.llm.summary_bytes_max = SUMMARY_BYTES
@@ -58,6 +58,7 @@ class ExactUsage(ServerScenario):
         lanes = [None, *[(await owner.insist("POST", path, body))["id"] for _ in range(LANES - 1)]]
         people, canceller = self.clients(LANES), self.client("canceller")
         for number in range(ROUNDS):
+            self.rounds_s.append(self.machine.loop.time())
             works = [self._talk(person, lane) for person, lane in zip(people, lanes, strict=True)]
             await together((*works, *([self._cancel(canceller, agent_id)] if number % 2 else ())))
             await asyncio.sleep(STILL_S)
@@ -99,8 +100,12 @@ class ExactUsage(ServerScenario):
 
     def _was_cut_off(self, reply: ChargedReply) -> bool:
         said_s = max((each.called_s for each in self.machine.history.said if each.token in reply.asked), default=0.0)
-        late_s = SUMS_UP_S if _is_summary(reply) else ARRIVES_S
-        return any(call.called_s <= reply.at_s + late_s and call.returned_s >= said_s for call in self.cancels)
+        if _is_summary(reply):  # pieces may follow it: whatever is cancelled in its round may have cut them off
+            return any(self._round(call.called_s) == self._round(reply.at_s) for call in self.cancels)
+        return any(call.called_s <= reply.at_s + ARRIVES_S and call.returned_s >= said_s for call in self.cancels)
+
+    def _round(self, at_s: float) -> int:
+        return sum(begun_s <= at_s for begun_s in self.rounds_s)
 
     def _summaries_are_whole(self) -> None:
         """What was said in a conversation is in its context or in the summary there."""
