@@ -188,6 +188,18 @@ async def test_a_long_turn_keeps_its_question_and_every_call_its_result(rig):
     assert all(any(m.text == "the question" for m in shown(r)) for r in rig.model.requests[-12:])
 
 
+@pytest.mark.parametrize("mode", ["all", "sliding_window", "self_compact_all"])
+async def test_a_turn_that_goes_on_after_a_compaction_keeps_its_question(rig, mode):
+    agent = await make(rig, tools=("memory_insert", "conversation_search"), compaction_settings={"mode": mode})
+    await fill(rig, agent, 6)
+    rig.model.script = [says("z" * 2_500, ("conversation_search", {"query": "fact", "limit": 1})), says("done")]
+    events = await rig.say(agent.id, "the question")
+    assert [e.trigger for e in events if isinstance(e, Compacting)][:1] == ["post_step_context_check"]
+    assert rows(events)[-1].text == "done" and len(rig.model.summing) == 1
+    assert [m.text for m in shown(rig.model.requests[-1]) if m.role is Role.user][-1:] == ["the question"]
+    assert any(m.text == "the question" for m in await context(rig, agent)), "and it is stored so"
+
+
 @pytest.mark.parametrize("failures", [[DOWN] * 9, [""] * 9, ["long " * 50_000] * 9])
 async def test_without_a_usable_summary_the_turn_is_answered_all_the_same(rig, failures):
     agent = await make(rig)
@@ -268,6 +280,46 @@ async def test_a_history_longer_than_the_summarisers_window_goes_in_pieces(rig):
     assert len(told) > 3 and all(estimate(text) < 2_000 for text in told)
     assert "<summary_so_far>\npart 0\n" in told[1] and "<summary_so_far>" not in told[0]
     assert read_summary((await context(rig, agent))[1]).text == f"part {len(told) - 1}"
+
+
+async def test_every_piece_of_a_summary_is_counted(rig):
+    agent = await make(rig)
+    rig.model.summaries = [OVERFLOW, *(replace(says(f"piece {i}"), usage=Usage(100, 7, 107)) for i in range(9))]
+    await fill(rig, agent, 7)
+    told = len(rig.model.summing) - 1
+    assert told > 1
+    recorded = await rig.kelpie.api().runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
+    assert [step.usage.total_tokens for step in recorded].count(107 * told) == 1
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ["", "", "short"],  # empty: asked again in another mode
+        ["long " * 50_000, "short"],  # no shorter than what it stands for
+        [OVERFLOW, "one", OVERFLOW, *"abcdef"],  # refused after a piece
+        [""] * 9,
+    ],
+)
+async def test_what_came_to_nothing_is_counted_as_well(rig, first):
+    """Whoever asks for a summary pays for each reply, whatever becomes of it."""
+    agent = await make(rig)
+    replied = []
+
+    def reply(text):
+        def says_so(_request):
+            replied.append(107)
+            return replace(says(text), usage=Usage(100, 7, 107))
+
+        return text if isinstance(text, ModelError) else says_so
+
+    rig.model.summaries = [reply(text) for text in first]
+    await fill(rig, agent, 7)
+    recorded = await rig.kelpie.api().runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
+    used = [step.usage for step in recorded]
+    of_summaries = [each.total_tokens for each in used if each.completion_tokens * 100 == each.prompt_tokens * 7]
+    assert replied and sum(of_summaries) == sum(replied)
+    assert {step.model_handle for step in recorded} == {agent.model.handle}
 
 
 async def test_pieces_that_are_refused_are_halved(rig):

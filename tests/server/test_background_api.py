@@ -13,18 +13,20 @@ from letta_client.types.agents.letta_streaming_response import LettaPing
 from sqlalchemy import update
 
 from kelpie.agent.events import event_recorder
+from kelpie.agent.maintenance import run_callbacks
 from kelpie.agent.turn.recovery import TAKEN_UP_MAX
 from kelpie.app import Kelpie
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.conversations.runs import Run, RunStatus
-from kelpie.core.errors import ModelError, ModelFault
+from kelpie.core.errors import ModelError, ModelFault, StorageError
 from kelpie.core.ids import AgentId, RunId
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.storage import tables
 from kelpie.storage.agents.ownership_fence import NOBODY
+from kelpie.storage.runs import callbacks, runs
 from kelpie.storage.runs import events as run_events
-from kelpie.storage.runs import runs
+from kelpie.storage.runs.callbacks import DueCallback
 from kelpie.storage.runs.input import RunInput
 from kelpie.world.clock import SystemClock
 from kelpie.world.database import Tx
@@ -224,6 +226,56 @@ async def test_a_callback_comes_after_the_end_and_is_tried_again(tmp_path: Path)
             "metadata": {"run_type": "send_message_async", "lettuce": None},
         }
         assert told["callback_sent_at"] is not None and told["callback_error"] is None
+
+
+async def test_a_callback_that_could_not_be_read_or_recorded_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails for a moment does not end it."""
+    fails = ["read", "record"]
+    body_of, record = run_callbacks._body, callbacks.record_attempt
+
+    def body(tx: Tx, owed: DueCallback) -> dict[str, Any] | None:
+        if "read" in fails:
+            fails.remove("read")
+            raise StorageError("The disk fails.")
+        return body_of(tx, owed)
+
+    def record_attempt(*given: Any) -> None:
+        if "record" in fails:
+            fails.remove("record")
+            raise StorageError("The disk fails.")
+        record(*given)
+
+    monkeypatch.setattr(run_callbacks, "LOOK_S", 0.01)
+    monkeypatch.setattr(run_callbacks, "_body", body)
+    monkeypatch.setattr(callbacks, "record_attempt", record_attempt)
+    async with (
+        bell(204) as (url, rung),
+        open_rig(tmp_path, callback_private=True) as (kelpie, _),
+        client_of(kelpie) as client,
+    ):
+        made = await make_agent(client)
+        body_sent = {"input": "x", "callback_url": url}
+        run = (await client.post(f"/v1/agents/{made['id']}/messages/async", json=body_sent)).json()
+        await run_when(client, run["id"], lambda run: run["callback_status_code"] == 204)
+        assert [each["run_id"] for each in rung] == [run["id"]] * 2 and not fails
+
+
+async def test_a_callback_that_nobody_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_callbacks, "WAITS_S", (0.01, 0.01))
+    async with (
+        bell(500, 404, 302, 204) as (url, rung),
+        open_rig(tmp_path, callback_private=True) as (kelpie, _),
+        client_of(kelpie) as client,
+    ):
+        made = await make_agent(client)
+        body = {"input": "x", "callback_url": url}
+        run = (await client.post(f"/v1/agents/{made['id']}/messages/async", json=body)).json()
+        told = await run_when(client, run["id"], lambda run: run["callback_status_code"] == 302)
+        assert len(rung) == 3 and told["callback_error"] == "answered with status 302"
+        due = await kelpie.world.database.read(lambda tx: callbacks.due(tx, 2**62, 10, 10))
+        assert due == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from kelpie.app import Kelpie
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.sim.scenarios.checks.list_checks import lists_are_right
+from kelpie.sim.scenarios.checks.run_checks import runs_are_right
 from tests.server.rig import SDK_HEADERS, Puppet, called, client_of, open_rig, said
 
 MOMENTS = 3  # turns of each agent
@@ -112,7 +113,10 @@ async def _read(tmp_path: Path, kelpie: Kelpie, organization: str, headers: Mapp
             return answer.json()
 
         with closing(sqlite3.connect(tmp_path / "kelpie.db")) as disk:
-            await lists_are_right(
-                get, lambda statement, *given: disk.execute(statement, given).fetchall(), organization
-            )
+
+            def ask(statement: str, *given: object) -> list[tuple[Any, ...]]:
+                return disk.execute(statement, given).fetchall()
+
+            await lists_are_right(get, ask, organization)
+            await runs_are_right(get, ask, organization)
     return read

@@ -100,11 +100,12 @@ class Compactor:
         return CompactionResult(row, plan.text, stats, *counts, step)
 
     def _summing_up(self, run: Run, plan: CompactionPlan, at: Micros) -> Step | None:
-        """The record of what the summary took: it is spent like any other step, though the turn does not count it."""
-        if plan.told is None:
+        """The record of what the summary took, with the attempts before it: it is spent like any other step, though
+        the turn does not count it."""
+        if plan.told is None and not plan.spent.total_tokens:
             return None
         step = step_record(run, self._conversation.agent, self._world.ids.new(StepId), StepStatus.success, at)
-        return replace(named_after(step, plan.told.handle), usage=plan.told.usage)
+        return replace(named_after(step, plan.handle), usage=plan.spent)
 
     def unchanged(self, context: Context) -> CompactionStats:
         """Statistics of a compaction that removes nothing."""

@@ -7,7 +7,7 @@ off at any time.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kelpie.agent.compaction.cut_points import Cut, Cuttable
@@ -19,7 +19,7 @@ from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary, summary_weight
 from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.core.agents.compaction_settings import CompactionSettings, Mode, Trigger
-from kelpie.core.conversations.messages import Message, Role
+from kelpie.core.conversations.messages import Message, Role, Usage
 from kelpie.core.errors import InvalidInput, ModelError
 from kelpie.core.ids import StepId
 from kelpie.core.token_estimates import BYTES_PER_TOKEN
@@ -58,6 +58,8 @@ class CompactionPlan:
     cut: Cut
     text: str
     told: SummaryResult | None = None  # the model's summary; None when no model could write one
+    spent: Usage = Usage()  # by all attempts to have something summed up, also those that came to nothing
+    handle: str = ""  # of the last model that replied to one
 
     @property
     def grows(self) -> bool:
@@ -73,6 +75,7 @@ class CompactionPlanner:
         self._models = models
         self._conversation = conversation
         self._failure: ModelError | None = None  # of the last attempt to have something summed up
+        self._summarizers: list[Summarizer] = []  # of all attempts
 
     def can(self, context: Context, occasion: Occasion) -> bool:
         """True if anything can leave the context."""
@@ -99,7 +102,7 @@ class CompactionPlanner:
                 for mode in _FALLBACKS[settings.mode]:
                     plan = await self._summed_up(cuttable, context, settings, mode, room, occasion.waiting)
                     if plan is not None and not (shorter and plan.grows):
-                        return plan
+                        return self._with_costs(plan)
         except TimeoutError:
             _log.warning(
                 "summary_timeout", "Summary took too long", agent_id=self._conversation.agent.id, seconds=SUMMING_UP_S
@@ -115,7 +118,12 @@ class CompactionPlanner:
             agent_id=self._conversation.agent.id,
         )
         limit = self._limit(context, settings, cut, occasion.waiting)
-        return CompactionPlan(cut, limit.fitted(_handed_on(cut.evicted)))
+        return self._with_costs(CompactionPlan(cut, limit.fitted(_handed_on(cut.evicted))))
+
+    def _with_costs(self, plan: CompactionPlan) -> CompactionPlan:
+        spent = sum((each.spent for each in self._summarizers), Usage())
+        handles = [each.handle for each in self._summarizers if each.handle]
+        return replace(plan, spent=spent, handle=handles[-1] if handles else "")
 
     async def _summed_up(
         self, cuttable: Cuttable, context: Context, settings: CompactionSettings, mode: Mode, room: int, waiting: int
@@ -125,6 +133,7 @@ class CompactionPlanner:
             return None
         agent, limit = self._conversation.agent, self._limit(context, settings, cut, waiting)
         summarizer = Summarizer(self._world, self._models, agent, settings, limit)
+        self._summarizers.append(summarizer)
         try:
             if mode.by_itself:
                 frame = self._conversation.frame(self._world.clock.now())

@@ -40,14 +40,16 @@ _log = logs.get("agent")
 
 @dataclass(frozen=True, slots=True)
 class SummaryResult:
-    """A summary, the model that wrote it, and its usage."""
+    """A summary, and the model that wrote it."""
 
     text: str
     handle: str
-    usage: Usage = Usage()
 
 
 class Summarizer:
+    """`spent` is what all replies of models have used, also those that came to nothing, and `handle` the last model
+    that replied."""
+
     def __init__(
         self, world: World, models: Models, agent: Agent, settings: CompactionSettings, limit: SummaryLimit
     ) -> None:
@@ -56,6 +58,8 @@ class Summarizer:
         self._agent = agent
         self._settings = settings
         self._limit = limit
+        self.spent = Usage()
+        self.handle = ""
 
     async def of_transcript(self, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
         """The chosen model's summary, or that of the agent's own model when the chosen one fails. Raises ModelError."""
@@ -111,8 +115,7 @@ class Summarizer:
                 self._prepared(role, text) for role, text in zip((Role.user, Role.assistant), first, strict=False)
             )
             request = Request(model="", system=system, messages=(*opening, self._prepared(Role.user, asked)))
-            found = await self._ask(choice, request, byte_length(system))
-            told = replace(found, usage=told.usage + found.usage)
+            told = await self._ask(choice, request, byte_length(system))
         return told
 
     async def _ask(self, choice: ModelChoice, prompt: Request, frame_weight: int) -> SummaryResult:
@@ -121,15 +124,15 @@ class Summarizer:
         await self._models.load(choice.handle)
         info = self._models.known(choice.handle)
         reply = await self._call(choice, prompt, frame_weight, thinks=info is not None and info.reasoning)
-        usage, text = reply.usage, _text(reply)
+        text = _text(reply)
         if not text and reply.finish_reason == "length":
             reply = await self._call(choice, prompt, frame_weight, thinks=True)
-            usage, text = usage + reply.usage, _text(reply)
+            text = _text(reply)
         if not text:
             raise ModelError(ModelFault.malformed, f"{choice.handle} returned no summary.")
         if reply.finish_reason == "length":
             text = f"{text}\n{ENDS_HERE}"
-        return SummaryResult(text, reply.answered_by or choice.handle, usage)
+        return SummaryResult(text, reply.answered_by or choice.handle)
 
     async def _call(self, choice: ModelChoice, prompt: Request, frame_weight: int, *, thinks: bool) -> Reply:
         try:
@@ -144,7 +147,9 @@ class Summarizer:
             options=_without_forms(choice.settings),
             consumer=self._agent.consumer,
         )
-        return await complete(provider, request, handle=choice.handle)
+        reply = await complete(provider, request, handle=choice.handle)
+        self.spent, self.handle = self.spent + reply.usage, reply.answered_by or choice.handle
+        return reply
 
     def _output_tokens(self, choice: ModelChoice, prompt: Request, frame_weight: int, *, thinks: bool) -> int:
         """What a call may write: the summary and thoughts, within the model's own limit and what its window leaves."""

@@ -15,6 +15,7 @@ from kelpie.storage.tables import metadata
 
 _USED = ("total_tokens", "prompt_tokens", "completion_tokens", "cost_micros", "unpriced_calls")
 _NOT_COMPACTED = """r.id NOT IN (SELECT turn_id FROM journal WHERE kind = 'compact')
+        AND coalesce(json_extract(r.metadata, '$.run_type'), '') <> 'kelpie_compaction'
         AND r.id NOT IN (SELECT run_id FROM messages WHERE role = 'summary' AND run_id IS NOT NULL)"""
 _RETURNED = """messages m, json_each(m.tool_returns) e
         LEFT JOIN tool_calls t ON t.run_id = m.run_id AND t.call_id = json_extract(e.value, '$.call_id')

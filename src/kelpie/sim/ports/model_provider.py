@@ -63,6 +63,7 @@ class ScriptedLlm:
     ) -> None:
         self.seen: list[SeenRequest] = []
         self.charged: list[ChargedReply] = []
+        self.summary_bytes_max: int | None = None  # a longer request for a summary is refused
         self._loop = loop
         self._faults = faults
         self._mind = mind
@@ -127,6 +128,10 @@ class ScriptedLlm:
 
     async def _too_long(self, body: Mapping[str, Any], answer: OutgoingResponse) -> bool:
         if sums_up(body["messages"]):
+            if self.summary_bytes_max is not None and len(json.dumps(body["messages"])) > self.summary_bytes_max:
+                told = _error("This model's maximum context length was exceeded.", "context_length_exceeded")
+                await _reply(answer, told, status=400)
+                return True
             if not self._faults.fires(Fault.llm_malformed, "llm.summary_fails"):
                 return False
             await _reply(answer, _error("The server had an error.", "server_error"), status=500)

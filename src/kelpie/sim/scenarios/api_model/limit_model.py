@@ -6,10 +6,12 @@ other, so nothing is in flight when a limit is reached, and it is held exactly.
 
 import json
 from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource, micros
@@ -17,6 +19,11 @@ from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import ExternalService
 
 HOUR_S = 3600
+HOUR = timedelta(hours=1)
+PERIODS = ("total", "hour", "day", "month")
+PRICE_USD = 1  # a million tokens, so that a token costs a millionth of a dollar
+DAYS = 366  # of the sums
+MONTHS_MAX = 4
 PATTERNS = ("outside", "memory_*", "kind:custom", "kind:builtin", "capability:memory", "conversation_search")
 TOOLS = {  # of the agent: kind and capabilities
     "outside": ("custom", {"code"}),
@@ -55,10 +62,27 @@ class LimitModel(ModelledResource):
         self.spent: Counter[int] = Counter()  # by hour: tokens
         self.state = {"agent": NOBODY, "policy": NOBODY, "limit": None, "tokens": None, "budget": None, "calls": []}
         self._made = 0
+        self._months = 0  # that were passed
 
     @property
     def _hour(self) -> int:
         return self.now // (HOUR_S * MICROS_PER_SECOND)
+
+    def _bounds(self, period: str) -> tuple[int, datetime | None]:
+        """The first hour of the current period, and its end, by the calendar."""
+        if period == "total":
+            return 0, None
+        now = as_datetime(self.now)
+        begins = now.replace(minute=0, second=0, microsecond=0)
+        if period == "hour":
+            return self._hour, begins + HOUR
+        begins = begins.replace(hour=0)
+        if period == "day":
+            return int(begins.timestamp()) // HOUR_S, begins + timedelta(days=1)
+        begins = begins.replace(day=1)
+        later = begins.month == 12
+        ends = begins.replace(year=begins.year + later, month=1 if later else begins.month + 1)
+        return int(begins.timestamp()) // HOUR_S, ends
 
     async def act(self) -> None:
         acts = (self._permit, self._rule, self._limit, self._limit, self._spend, self._spend, self._pass_time)
@@ -90,30 +114,36 @@ class LimitModel(ModelledResource):
         await self.change("PATCH", f"/v1/agents/{self.agent_id}", body, after)
 
     async def _spend(self) -> None:
-        """A budget that is just used up, or lacks one token of it."""
-        period = self.client.picks(("total", "hour"))
-        spent = self._spent(period)
-        budget: Any = self.client.picks(
-            (None, {"tokens": spent, "period": period}, {"tokens": spent + 1, "period": period})
-        )
-        if budget and not budget["tokens"]:
-            return
+        """A budget of tokens or money that is just used up, or lacks one token of it."""
+        period = self.client.picks(PERIODS)
+        amount = self._spent(period) + self.client.picks((0, 1))
+        kind: dict[str, Any] = self.client.picks(({"tokens": amount}, {"usd": amount / 1_000_000}))
+        budget = self.client.picks((None, {"tokens": None, "usd": None, "period": period} | kind)) if amount else None
         await self.change(
             "PATCH", f"/v1/agents/{self.agent_id}", {"kelpie_budget": budget}, {**self.state, "budget": budget}
         )
 
     def _spent(self, period: str) -> int:
-        return self.spent.total() if period == "total" else self.spent[self._hour]
+        first, _ = self._bounds(period)
+        return sum(tokens for hour, tokens in self.spent.items() if hour >= first)
+
+    def _exceeds(self, budget: Mapping[str, Any]) -> bool:
+        amount = budget["tokens"] if budget["usd"] is None else round(budget["usd"] * 1_000_000)
+        return self._spent(budget["period"]) >= amount
 
     async def _pass_time(self) -> None:
-        """To the last moment of the hour, or the first of the next."""
-        left = (self._hour + 1) * HOUR_S * MICROS_PER_SECOND - self.now
+        """To the last moment of an hour, a day or a month, or the first of the next."""
+        period = self.client.picks(("hour", "hour", "day", "month"))
+        self._months += period == "month"
+        _, ends = self._bounds(period if self._months <= MONTHS_MAX else "day")
+        assert ends is not None
+        left = round(ends.timestamp() * MICROS_PER_SECOND) - self.now
         if self.client.tosses(0.5):
             self.machine.world.ahead_s += (left + 1) / MICROS_PER_SECOND
 
     def _is_used_up(self) -> bool:
         budget, tokens = self.state["budget"], self.state["tokens"]
-        if budget and self._spent(budget["period"]) >= budget["tokens"]:
+        if budget and self._exceeds(budget):
             return True
         return tokens is not None and self.spent[self._hour] >= tokens
 
@@ -141,6 +171,7 @@ class LimitModel(ModelledResource):
         if self._is_used_up():
             if reason != "insufficient_credits" or told["messages"] or len(self.machine.llm.seen) != asked:
                 raise Broken("what is used up is refused", f"{self.state} {self.spent}: {told}")
+            self._is_told(told["stop_reason"])
             return
         self._offered(asked)
         runs = self._expected(wanted)
@@ -161,6 +192,24 @@ class LimitModel(ModelledResource):
             raise Broken("what is permitted runs, and nothing else", f"{self.state} {self.used}: {wanted} {results}")
         self.state["calls"] += [[name, "success" if ran else "refused"] for name, ran in zip(wanted, runs, strict=True)]
         self.used[hour] += sum(runs)
+
+    def _is_told(self, told: Mapping[str, Any]) -> None:
+        """Who is refused is told of which budget, what was spent of it, and when it is renewed."""
+        budget, detail = self.state["budget"], "budget"
+        if not budget or not self._exceeds(budget):
+            budget, detail = {"tokens": self.state["tokens"], "usd": None, "period": "hour"}, "limit"
+        spent, ends = self._spent(budget["period"]), self._bounds(budget["period"])[1]
+        wanted = {
+            **budget,
+            "spent_tokens": spent,
+            "spent_usd": spent / 1_000_000,
+            "frees_at": None if ends is None else ends.isoformat(),
+        }
+        shown = told["kelpie_budget"]
+        if told["kelpie_stop_reason"] != detail or {name: shown[name] for name in wanted} != wanted:
+            raise Broken("who has nothing left is told why", f"{told} and not {detail} {wanted}")
+        if wanted["frees_at"] is not None and wanted["frees_at"] not in shown["message"]:
+            raise Broken("who has nothing left is told why", f"{shown['message']} without {wanted['frees_at']}")
 
     def _expected(self, wanted: list[str]) -> list[bool]:
         """Which of the calls of one reply run: those of it that came before count."""
@@ -215,7 +264,7 @@ class LimitModel(ModelledResource):
             "policy": {name: policy["permissions"][name] for name in NOBODY},
             "limit": limits.get("tool_calls_per_hour"),
             "tokens": limits.get("tokens_per_hour"),
-            "budget": None if budget is None else {name: budget[name] for name in ("tokens", "period")},
+            "budget": None if budget is None else {name: budget[name] for name in ("tokens", "usd", "period")},
             "calls": [[call["tool"], call["outcome"]] for call in reversed(calls)],
         }
 
@@ -231,6 +280,37 @@ class LimitModel(ModelledResource):
         if here != (used["tool_calls"], used["tokens"], spent["tokens"]):
             raise Broken("what is used is counted", f"{used} and {spent}, and must be {here}")
         if (budget := spent["budget"]) is not None:
-            known = self._spent(budget["period"])
-            if (budget["spent_tokens"], budget["used_up"]) != (known, known >= budget["tokens"]):
-                raise Broken("a budget is shown as it is held", f"{budget} of {known}")
+            self._is_shown(budget)
+        await self._sums_are_right()
+
+    def _is_shown(self, budget: Mapping[str, Any]) -> None:
+        known, ends = self._spent(budget["period"]), self._bounds(budget["period"])[1]
+        told = (budget["spent_tokens"], budget["spent_usd"], budget["used_up"], micros(budget["frees_at"]))
+        frees_at = None if ends is None else round(ends.timestamp() * MICROS_PER_SECOND)
+        if told != (known, known / 1_000_000, self._exceeds(self.state["budget"]), frees_at):
+            raise Broken("a budget is shown as it is held", f"{budget} of {known}, which ends at {ends}")
+
+    async def _sums_are_right(self) -> None:
+        """What was spent by day, model and agent, and the list of budgets, say what the agent has spent."""
+        query = f"days={DAYS}&agent_id={self.agent_id}"
+        sums = {
+            by: await self.client.insist("GET", f"/v1/kelpie/spending?by={by}&{query}")
+            for by in ("day", "model", "agent")
+        }
+        first = self._hour // 24 - DAYS + 1
+        by_day = Counter[str]()
+        for hour, tokens in self.spent.items():
+            if hour // 24 >= first:
+                by_day[as_datetime(hour * HOUR_S * MICROS_PER_SECOND).date().isoformat()] += tokens
+        known = {each["day"]: each["tokens"] for each in sums["day"]}
+        totals = [sum(each["tokens"] for each in found) for found in sums.values()]
+        priced = all(each["usd"] == each["tokens"] / 1_000_000 for found in sums.values() for each in found)
+        if known != dict(by_day) or totals != [by_day.total()] * 3 or list(known) != sorted(known, reverse=True):
+            raise Broken("what was spent is shown by day", f"{sums} and not {dict(by_day)}")
+        if not priced or any(each["agent_id"] != self.agent_id for each in sums["agent"]):
+            raise Broken("what was spent has its price", str(sums))
+        listed = {each["agent_id"]: each for each in await self.client.insist("GET", "/v1/kelpie/budgets")}
+        if (self.agent_id in listed) != (self.state["budget"] is not None):
+            raise Broken("every budget is listed", f"{listed} and {self.state['budget']}")
+        if self.agent_id in listed:
+            self._is_shown(listed[self.agent_id])

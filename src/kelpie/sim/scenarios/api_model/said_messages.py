@@ -8,6 +8,12 @@ from kelpie.sim.ports.scripted_model import token_of
 
 Said = list[str]
 SUMMARY = "user summary"
+_TYPES = {
+    "user": "user_message",
+    "assistant": "assistant_message",
+    "call": "tool_call_message",
+    "return": "tool_return_message",
+}
 
 
 def turn_of(text: str) -> Said:
@@ -20,6 +26,18 @@ def turn_of(text: str) -> Said:
             words = json.dumps({"label": "human", "new_string": line.removeprefix("remember ")})
             said += [f"call memory_insert {words}", "return memory_insert success"]
     return [*said, f"assistant echo {token_of(text)}"]
+
+
+def bounded(turn: Said, max_steps: int | None) -> Said:
+    """The part of a turn that so many steps make: each is one call with its result, the last one the answer."""
+    steps = sum(said.startswith("call") for said in turn) + 1
+    return turn if max_steps is None or max_steps >= steps else turn[: 1 + 2 * max_steps]
+
+
+def shown_of(said: Said, asked: Mapping[str, Any]) -> Said:
+    """The messages of the types that a client wants to be shown."""
+    types = asked.get("include_return_message_types")
+    return said if types is None else [one for one in said if _TYPES[one.split(" ")[0]] in types]
 
 
 def is_beginning(said: Said, turn: Said) -> bool:

@@ -24,7 +24,7 @@ from kelpie.sim.scenarios.api_model.field_model import (
     FeedbackModel,
     FieldModel,
 )
-from kelpie.sim.scenarios.api_model.limit_model import LimitModel
+from kelpie.sim.scenarios.api_model.limit_model import PRICE_USD, LimitModel
 from kelpie.sim.scenarios.api_model.memory_model import (
     BYTES_MAX,
     ENTRIES_MAX,
@@ -48,15 +48,17 @@ from kelpie.sim.scenarios.api_model.record_kinds import (
 from kelpie.sim.scenarios.api_model.record_model import Cast, CastModel, RecordModel
 from kelpie.sim.scenarios.api_model.template_model import TemplateModel
 from kelpie.sim.scenarios.api_model.trigger_kinds import ScheduleKind, WebhookKind
-from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, TurnModel
+from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, PROMPT_USD, REPLY_USD, TurnModel, WallClock
 from kelpie.sim.scenarios.checks.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
-from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL, SETTINGS
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 15
 CHECKS = 0.15
+DAY_S = 24 * 3600
+DATES = (0, 30, 40, 58, 100, 364)  # in days of the year
 OPERATED = ("key_id", "user_id")  # of what another organization has, what an operator may see
 FAULTS = (
     Aim(Fault.storage_write_fail, "database.begin", rate=0.02),
@@ -160,9 +162,11 @@ class TurnsOfTenants(Tenants):
     rounds = 8
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        if not self.of:
+            self.clock = WallClock()
         await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
         given = {"tools": ["outside"], "memory_blocks": [{"label": "human", "value": "start"}]}
-        return [TurnModel(self.machine, client, await self.agent_of(client, **given))]
+        return [TurnModel(self.machine, client, await self.agent_of(client, **given), self.clock)]
 
 
 class FieldsOfTenants(Tenants):
@@ -187,6 +191,9 @@ class LimitsOfTenants(Tenants):
     at_once = False
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
+        """On some day of some month."""
+        if not self.of:
+            self.machine.world.ahead_s += client.picks(DATES) * DAY_S
         await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
         memory = {"tools": ["outside"], "memory_blocks": [{"label": "human", "value": "start"}]}
         bound = await self.agent_of(client, **memory)
@@ -250,10 +257,18 @@ API_MEMORY = scenario(
     ),
 )
 API_TURNS = scenario(
-    "api-model-of-turns", TurnsOfTenants, plots=((), FAULTS), settings=replace(SETTINGS, mailbox_size=MAILBOX_SIZE)
+    "api-model-of-turns",
+    TurnsOfTenants,
+    plots=((), FAULTS),
+    settings=replace(SETTINGS, mailbox_size=MAILBOX_SIZE, model_prices=(f"{MODEL}={PROMPT_USD}/{REPLY_USD}",)),
 )
 API_FIELDS = scenario("api-model-of-fields", FieldsOfTenants, plots=((), FAULTS))
-API_LIMITS = scenario("api-model-of-limits", LimitsOfTenants, plots=((), FAULTS))
+API_LIMITS = scenario(
+    "api-model-of-limits",
+    LimitsOfTenants,
+    plots=((), FAULTS),
+    settings=replace(SETTINGS, model_prices=(f"{MODEL}={PRICE_USD}/{PRICE_USD}",)),
+)
 API_RECORDS = scenario(
     "api-model-of-records",
     RecordsOfTenants,

@@ -7,25 +7,31 @@ cut off may lack its end, and nothing else.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
+from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
+from kelpie.sim.ports.clock import START
+from kelpie.sim.ports.model_provider import SeenRequest
 from kelpie.sim.runs.machine import Machine
-from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource
+from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource, micros
 from kelpie.sim.scenarios.api_model.said_messages import (
     SUMMARY,
     Said,
+    bounded,
     has_number,
     is_beginning,
     is_part,
     numbered_frames,
     said_in,
     said_in_prompt,
+    shown_of,
     turn_of,
 )
 from kelpie.sim.scenarios.fixtures.clients import PATIENCE_S, TRIES_MAX, ScenarioClient
@@ -38,13 +44,41 @@ MAILBOX_SIZE = 2
 SHORT = 6  # messages, which are not worth a summary
 PAGE = 3
 WAITS_S = (1.0, 5.0, 30.0)  # after each refusal of a callback
+PROMPT_USD, REPLY_USD = 2, 3  # a million tokens
+TYPES = ("assistant_message", "tool_call_message", "tool_return_message")
+USED = ("prompt_tokens", "completion_tokens", "total_tokens", "kelpie_cost_usd")
+ARRIVES_S = 5.0  # a prompt is built so long before the model has it, at most
+KEPT_S = 3 * 3600.0  # a stream, after the end of its run
+CLEANED_S = 20.0  # until the next cleanup is over
+
+
+class WallClock:
+    """The clock that all models share: hours go by only while no other model acts."""
+
+    def __init__(self) -> None:
+        self._acting = 0
+        self._alone = False
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def acting(self, *, alone: bool) -> AsyncGenerator[None]:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._alone and not (alone and self._acting))
+            self._acting, self._alone = self._acting + 1, alone
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._acting, self._alone = self._acting - 1, False
+                self._changed.notify_all()
 
 
 class TurnModel(ModelledResource):
     """The state: the messages of each conversation and of the agent, and the block 'human' as each of them sees it."""
 
-    def __init__(self, machine: Machine, client: ScenarioClient, agent_id: str) -> None:
+    def __init__(self, machine: Machine, client: ScenarioClient, agent_id: str, clock: WallClock) -> None:
         super().__init__(machine, client)
+        self._clock = clock
         self.agent_id = agent_id
         self.ids: dict[str, str] = {}  # of conversations, by their summaries
         self.sent: dict[str, list[tuple[str, dict[str, Any], str]]] = {}  # conversation -> text, body, way
@@ -59,7 +93,9 @@ class TurnModel(ModelledResource):
     async def act(self) -> None:
         acts = (self._say, self._say, self._say, self._repeat, self._repeat, self._hurry, self._open, self._fork)
         others = (self._cancel, self._cancel_waiting, self._call_back, self._close, self._empty, self._crowd)
-        await self.client.picks((*acts, *others, self._compact))(self.client.picks(list(self.state["lanes"])))
+        chosen = self.client.picks((*acts, *others, self._compact, self._say_twice, self._say_for_long))
+        async with self._clock.acting(alone=chosen == self._say_for_long):
+            await chosen(self.client.picks(list(self.state["lanes"])))
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -73,9 +109,17 @@ class TurnModel(ModelledResource):
         return "\n".join(lines)
 
     async def _say(self, lane: str) -> None:
-        """Sometimes with instructions for this turn only."""
+        """Sometimes with instructions or skills for this turn only, for so many steps, or to be shown a part of it."""
         text = self._text()
-        more = {"override_system": f"only {self._made}"} if self.client.tosses(0.2) else {}
+        more: dict[str, Any] = {}
+        if self.client.tosses(0.2):
+            more["override_system"] = f"only {self._made}"
+        elif self.client.tosses(0.2):
+            more["client_skills"] = [{"name": f"skill{self._made}", "description": "helps", "location": "here"}]
+        if self.client.tosses(0.2):
+            more["max_steps"] = self.client.picks((1, 2))
+        if self.client.tosses(0.2):
+            more["include_return_message_types"] = [one for one in TYPES if self.client.tosses(0.5)] or [TYPES[0]]
         await self._turn(lane, text, {**self._body(text), **more}, self.client.picks(WAYS))
 
     def _body(self, text: str) -> dict[str, Any]:
@@ -91,14 +135,17 @@ class TurnModel(ModelledResource):
         asked = len(self.machine.llm.seen)
         told = await self._send(lane, body, way)
         await self.rest()
-        turn = turn_of(text)
+        whole = turn_of(text)
+        turn = bounded(whole, body.get("max_steps"))
         runs = await self._runs()
         new = runs[: len(runs) - len(self.state["runs"])]
         if told is not None and not self.machine.faults.firings:
-            if told["said"] != turn[1:] or len(new) != 1 or new[0]["status"] != "completed":
+            shown, reason = shown_of(turn[1:], body), "end_turn" if turn == whole else "max_steps"
+            if told["said"] != shown or [(run["status"], run["stop_reason"]) for run in new] != [("completed", reason)]:
                 raise Broken("a turn is answered as its script says", f"{way} {text!r}: {told}, {new}")
-            self._is_kept_as_asked(new[0], body, way)
-            self._prompts_are(lane, turn, asked, body.get("override_system"))
+            self._is_kept_as_asked(new[0], body, way, reason)
+            await self._usage_is_told(new[0], told["usage"])
+            self._prompts_are(lane, turn, asked, body)
         before = deepcopy(self.state)
         self.state = await self.read()
         complete = any(run["status"] == "completed" for run in new)
@@ -107,15 +154,15 @@ class TurnModel(ModelledResource):
             await self._run_is_whole(run, lane, turn)
         if new:
             self._followed(lane)
-        if complete:
+        if complete and turn == whole:
             self.sent.setdefault(lane, []).append((text, body, way))
 
-    def _is_kept_as_asked(self, run: Mapping[str, Any], body: Mapping[str, Any], way: str) -> None:
+    def _is_kept_as_asked(self, run: Mapping[str, Any], body: Mapping[str, Any], way: str, reason: str) -> None:
         """A run says how its client asked for it, and how it went."""
         view = run["request_config"]["assistant_message_tool_name"]
         asked = view, run["callback_url"], run["background"], run["stop_reason"]
         wanted = body.get("assistant_message_tool_name", "send_message"), body.get("callback_url")
-        if asked != (*wanted, way in ("async", "background"), "end_turn") or "run_type" not in run["metadata"]:
+        if asked != (*wanted, way in ("async", "background"), reason) or "run_type" not in run["metadata"]:
             raise Broken("a run is kept as it was asked for", f"{way}: {run}, of {body}")
         if not run["ttft_ns"] or run["ttft_ns"] > run["total_duration_ns"]:
             raise Broken("a run is kept as it was asked for", f"{way}: {run['ttft_ns']} of {run['total_duration_ns']}")
@@ -124,6 +171,14 @@ class TurnModel(ModelledResource):
         """In the default conversation only the newest message is known when it comes again, in the others each."""
         if lane == DEFAULT:
             self.sent.pop(lane, None)
+
+    async def _usage_is_told(self, run: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+        """The end of an answer says what its run has used."""
+        path = f"/v1/runs/{run['id']}"
+        used = await self.client.insist("GET", f"{path}/usage")
+        count = (await self.client.insist("GET", f"{path}/metrics"))["num_steps"]
+        if [told[name] for name in (*USED, "step_count")] != [*(used[name] for name in USED), count]:
+            raise Broken("an answer says what it has used", f"{run['id']}: {told}, recorded {used} in {count} steps")
 
     def _grew(self, before: Any, lane: str, turn: Said, *, complete: bool, failed: Sequence[Any]) -> None:
         """Only this conversation has more than before: the turn, or of one that failed its beginning."""
@@ -162,18 +217,18 @@ class TurnModel(ModelledResource):
         in_conversation = path.startswith("/v1/conversations")
         if way == "whole":
             response = await self._asked("POST", path, {**body, "streaming": False})
-            return None if response is None else {"said": said_in(response["messages"])}
+            return None if response is None else {"said": said_in(response["messages"]), "usage": response["usage"]}
         if way == "async":
             run = await self._asked("POST", f"{path}/async", body)
-            return None if run is None else {"said": (await self._follow(run["id"], 0))[0]}
+            return None if run is None else _told(await self._follow(run["id"], 0))
         tokens = way == "tokens" or (way == "background" and self.client.tosses(0.5))
         options = {"streaming": True, "stream_tokens": tokens, "background": way == "background"}
         frames = await self._stream(path if in_conversation else f"{path}/stream", {**body, **options})
         if frames is None:
             return None
         if way == "background":
-            await self._follow_parts(frames)
-        return {"said": said_in(frames)}
+            await self._follow_parts(lane, frames, body)
+        return _told(frames)
 
     async def _asked(self, method: str, path: str, body: Any) -> Any:
         response = await self.client.ask(method, path, body)
@@ -204,26 +259,35 @@ class TurnModel(ModelledResource):
         self.may_fail(path, "no end")
         return None
 
-    async def _follow(self, run_id: str, after: int) -> tuple[Said, list[Any]]:
+    async def _follow(self, run_id: str, after: int, path: str = "", /, **named: str) -> list[Any]:
+        path = path or f"/v1/runs/{run_id}/stream"
         for _ in range(TRIES_MAX):
-            frames = await self._stream(f"/v1/runs/{run_id}/stream", {"starting_after": after})
+            frames = await self._stream(path, {"starting_after": after, **named})
             if frames is not None:
-                return said_in(frames), frames
+                return frames
             await self.client.pause()
         raise Broken("every stream ends", run_id)
 
-    async def _follow_parts(self, frames: Sequence[Mapping[str, Any]]) -> None:
-        """A stored stream read again from anywhere has the same frames."""
+    async def _follow_parts(self, lane: str, frames: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> None:
+        """A stored stream read again from anywhere, by its run or by the id of its message, has the same frames."""
         numbered, numbers = numbered_frames(frames), [frame["seq_id"] for frame in frames if has_number(frame)]
+        if not numbers:  # the client wanted to be shown nothing of what was said
+            return
         at = self.client.picks(range(len(numbers)))
         run_id = next(frame["run_id"] for frame in frames if frame.get("run_id"))
-        _, again = await self._follow(run_id, numbers[at])
+        way = self.client.picks(({}, {"run_id": run_id}, {"otid": body["messages"][0]["otid"]}))
+        path, named = f"/v1/conversations/{self._address(lane)}/stream", {"agent_id": self.agent_id, **way}
+        again = await self._follow(run_id, numbers[at], path if way else "", **named)
         if (told := numbered_frames(again)) != numbered[at + 1 :]:
             raise Broken("a stream read again is the same", f"{run_id} after {numbers[at]}: {told} and {numbered}")
 
-    def _prompts_are(self, lane: str, turn: Said, asked: int, own: str | None) -> None:
+    def _prompts_are(self, lane: str, turn: Said, asked: int, sent: Mapping[str, Any]) -> None:
         """Each step was asked with what its conversation has, and with the memory of that moment."""
-        seen = [one.body for one in self.machine.llm.seen[asked:] if one.body.get("user") == self.agent_id]
+        own, skills = sent.get("override_system"), sent.get("client_skills", ())
+        requests = [one for one in self.machine.llm.seen[asked:] if one.body.get("user") == self.agent_id]
+        for request in requests if own is None else ():
+            self._instructions_are(lane, request, skills)
+        seen = [request.body for request in requests]
         owner = lane if lane in self.state["human"] else DEFAULT
         lines, done = list(self.state["human"][owner]), 0
         for body in seen:
@@ -249,18 +313,33 @@ class TurnModel(ModelledResource):
         if len(seen) != sum(said.startswith(("call", "assistant")) for said in turn):
             raise Broken("a step asks once", f"{turn} was asked {len(seen)} times")
 
+    def _instructions_are(self, lane: str, request: SeenRequest, skills: Sequence[Mapping[str, str]]) -> None:
+        """They name the agent, the conversation and the day, and the skills of this turn alone."""
+        text = str(request.body["messages"][0]["content"])
+        lines = [f"- AGENT_ID: {self.agent_id}", f"- CONVERSATION_ID: {self._address(lane)}"]
+        lines += [f"- {one['name']}: {one['description']} (described in {one['location']})" for one in skills]
+        moments = (at_s + self.machine.world.ahead_s for at_s in (request.at_s - ARRIVES_S, request.at_s))
+        days = {f"- Today: {as_datetime(START + int(s * MICROS_PER_SECOND)):%Y-%m-%d} (UTC)" for s in moments}
+        known = set(text.split("\n"))
+        if not known.issuperset(lines) or not known & days or ("<available_skills>" in text) != bool(skills):
+            raise Broken("a prompt says where it is", f"{lines} and {sorted(days)} are not in {text!r}")
+
     async def _run_is_whole(self, run: Mapping[str, Any], lane: str, turn: Said) -> None:
         """The messages, steps and usage of a run fit each other."""
         path = f"/v1/runs/{run['id']}"
         said = said_in(await self.client.insist("GET", f"{path}/messages?limit=100"))
         steps = await self.client.insist("GET", f"{path}/steps?limit=100")
         usage = await self.client.insist("GET", f"{path}/usage")
-        complete = run["status"] == "completed"
-        if (complete and said != self._disturbed(said, turn)) or not is_beginning(said, turn):
-            raise Broken("a run has its messages", f"{run['id']} of {lane}: {said} and not {turn}")
-        for name in ("prompt_tokens", "completion_tokens"):
+        complete, shown = run["status"] == "completed", shown_of(turn, run["request_config"] or {})
+        if (complete and said != self._disturbed(said, shown)) or (shown == turn and not is_beginning(said, turn)):
+            raise Broken("a run has its messages", f"{run['id']} of {lane}: {said} and not {shown}")
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
             if usage[name] != sum(step[name] for step in steps):
                 raise Broken("a run used what its steps used", f"{run['id']}: {usage} and {steps}")
+        for used, cost in ((usage, run["kelpie_cost_usd"]), *((step, step["kelpie_cost_usd"]) for step in steps)):
+            micros = PROMPT_USD * used["prompt_tokens"] + REPLY_USD * used["completion_tokens"]
+            if not cost == used["kelpie_cost_usd"] == micros / 1_000_000:
+                raise Broken("a run costs what its tokens cost", f"{run['id']}: {cost} for {used}")
         alone = {**(await self.maybe(path)), **{name: run[name] for name in run if name.startswith("callback")}}
         if alone != run or (run["conversation_id"] or DEFAULT) not in (DEFAULT, self.ids.get(lane)):
             raise Broken("a list has what is there", f"{run}")
@@ -347,6 +426,67 @@ class TurnModel(ModelledResource):
         if new:
             self._followed(lane)
 
+    async def _say_twice(self, lane: str) -> None:
+        """The same at the same time is one turn, which both hear."""
+        text = self._text()
+        body, asked = self._body(text), []
+        for way in (self.client.picks(("whole", "stream", "tokens")), self.client.picks(("whole", "stream"))):
+            asked.append(asyncio.ensure_future(self._send(lane, body, way)))
+            await self.client.pause(1.0)
+        told = [await each for each in asked]
+        await self.rest()
+        before, runs = self.state, await self._runs()
+        self.state = await self.read()
+        self.sent.pop(lane, None)
+        if self.machine.faults.firings:
+            return
+        new, turn = runs[: len(runs) - len(before["runs"])], turn_of(text)
+        if [each and each["said"] for each in told] != [turn[1:]] * 2 or len(new) != 1:
+            raise Broken("a message that comes again is answered once", f"{text!r}: {told}, {new}")
+        if self.state["lanes"][lane] != [*before["lanes"][lane], *turn]:
+            raise Broken("a message that comes again is said once", f"{text!r}: {self.state['lanes'][lane]}")
+        await self._run_is_whole(new[0], lane, turn)
+
+    async def _say_for_long(self, lane: str) -> None:
+        """Hours go by in the middle of a turn: its stream is whole all the same, and is kept for its time after the
+        end."""
+        self._made += 1
+        text = f'word{self._made} of the client\ncall outside {{"mark": "{self.client.name}-{self._made}"}}'
+        path, body = f"/v1/agents/{self.agent_id}/messages/async", self._body(text)
+        run = await self._asked("POST", path, body)
+        if run is not None:
+            await self._first_frame(run["id"])
+            self.machine.world.ahead_s += KEPT_S + 60.0
+        await self.rest()
+        await asyncio.sleep(CLEANED_S)
+        if run is not None and not self.machine.faults.firings:
+            frames = await self._follow(run["id"], 0)
+            numbers = [frame["seq_id"] for frame in frames if has_number(frame)]
+            if said_in(frames) != turn_of(text)[1:] or numbers != list(range(2, len(numbers) + 2)):
+                raise Broken("a stream is kept for its time", f"{run['id']}: {frames}")
+            self.machine.world.ahead_s += KEPT_S
+            await asyncio.sleep(CLEANED_S)
+            gone = await self.client.ask("POST", f"/v1/runs/{run['id']}/stream", {})
+            left = self.machine.disk.query("SELECT count(*) FROM run_events WHERE run_id = ?", run["id"])
+            if gone is None or gone.status != 410 or left != [(0,)]:
+                told = None if gone is None else gone.status
+                raise Broken("a stream is gone after its time", f"{run['id']}: {told}, {left} batches are left")
+        self.state = await self.read()
+        self.sent.pop(DEFAULT, None)
+
+    async def _first_frame(self, run_id: str) -> None:
+        """Waits until something of a run was said."""
+        await self.machine.up()
+        try:
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                self.client.connection.stream("POST", f"/v1/runs/{run_id}/stream", {"include_pings": False}) as stream,
+            ):
+                async for _ in stream.events():
+                    return
+        except ConnectionLost:
+            return
+
     async def _cancel_waiting(self, _lane: str) -> None:
         """Of two runs the second is cancelled while it waits: it says nothing, and the first is answered."""
         path, texts = f"/v1/agents/{self.agent_id}/messages", [self._text(), self._text()]
@@ -363,7 +503,7 @@ class TurnModel(ModelledResource):
         if self.machine.faults.firings:
             return
         ends = [(await self.maybe(f"/v1/runs/{run['id']}"))["status"] for run in made]
-        _, frames = await self._follow(made[1]["id"], 0)
+        frames = await self._follow(made[1]["id"], 0)
         reasons = [frame["stop_reason"] for frame in frames if frame["message_type"] == "stop_reason"]
         if told != {made[1]["id"]: "cancelled"} or ends != ["completed", "cancelled"] or reasons != ["cancelled"]:
             raise Broken("what is cancelled while it waits says nothing", f"{told}, {ends}, {reasons}")
@@ -478,7 +618,17 @@ class TurnModel(ModelledResource):
     # --- callbacks -------------------------------------------------------------------------------------------------
 
     async def _ring(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
-        run_id = json.loads(asked.body)["run_id"]
+        told = json.loads(asked.body)
+        run_id = told["run_id"]
+        ((status, completed_at, metadata),) = self.machine.disk.query(
+            "SELECT status, completed_at, metadata FROM runs WHERE id = ?", run_id
+        )
+        if (told["status"], micros(told["completed_at"]), told["metadata"]) != (
+            status,
+            completed_at,
+            json.loads(metadata),
+        ):
+            raise Broken("a callback says how its run ended", f"{told}, stored {(status, completed_at, metadata)}")
         self._rung.append((run_id, self.machine.loop.time()))
         await answer.start(self._answers.pop(0) if self._answers else 204, {})
 
@@ -488,11 +638,16 @@ class TurnModel(ModelledResource):
         tries, text = len(self._answers) + 1, self._text(calls=False)
         body = {**self._body(text), "callback_url": f"http://{self.bell}/done"}
         before, asked = len(self._rung), self.machine.loop.time()
+        refusals = list(self._answers)
         await self._turn(DEFAULT, text, body, "async")
         await asyncio.sleep(sum(WAITS_S) + 10.0)
         rung = self._rung[before:]
         if self.machine.faults.firings or DEFAULT not in self.sent:
             return
+        run = await self.maybe(f"/v1/runs/{rung[-1][0]}") if rung else None
+        known = run and (run["callback_status_code"], run["callback_error"], run["callback_sent_at"] is not None)
+        if known != (204, None, True):
+            raise Broken("what became of a callback is recorded", f"{run} after {refusals}")
         gaps = [later - earlier for (_, earlier), (_, later) in pairwise(rung)]
         if len(rung) != tries or any(not wait <= gap <= wait + 10.0 for gap, wait in zip(gaps, WAITS_S, strict=False)):
             raise Broken("a callback comes until it is taken", f"{lane} {asked}: {rung} instead of {tries}, {gaps}")
@@ -572,3 +727,9 @@ class TurnModel(ModelledResource):
         wanted = [said for said in self.state["said"] if word in said.split() and said.startswith("user")]
         if sorted(texts) != sorted(wanted):
             raise Broken("a search finds what was said", f"{word}: {texts} and not {wanted}")
+
+
+def _told(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a whole stream says, and its end."""
+    usage = next((frame for frame in frames if frame["message_type"] == "usage_statistics"), {})
+    return {"said": said_in(frames), "usage": usage}

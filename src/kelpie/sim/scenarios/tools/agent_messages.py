@@ -1,6 +1,7 @@
 """Agents that write to each other, companions, and groups, while the power fails.
 
-No agent waits for ever, however they ask each other; a message sent without waiting arrives exactly once; the runs of a
+No agent waits for ever, however they ask each other; a message sent without waiting arrives exactly once; what an agent
+asks is not heard any more once it was cancelled; members of a group hear the message and each other once; the runs of a
 companion follow from the turns of its agent one for one; and every agent takes new messages afterwards.
 """
 
@@ -9,8 +10,10 @@ import json
 from collections import Counter
 from typing import Any
 
+from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.clock import START
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, TRIES_MAX, cuts
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
@@ -23,6 +26,9 @@ EVERY = 2  # turns of the watched agent between two looks of its companion
 ROUNDS = 2
 REST_S = 120.0
 TEAM = "team"
+LONG = 5  # steps of an agent that is busy
+BEGINS_S = 1.0  # a turn that has its message begins so soon, where nothing is slow
+_SLOW = (Fault.storage_latency, Fault.storage_busy)
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -36,6 +42,8 @@ class AgentMessages(ServerScenario):
         super().__init__(machine)
         self.watched, self.companion, self.group = "", "", ""
         self.marks = 0
+        self.withdrawn: list[tuple[str, float]] = []  # questions, and when a cancel of who asked was answered
+        self.met: list[str] = []  # messages to the group that every member has answered
 
     async def act(self) -> None:
         await self._cast()
@@ -52,6 +60,7 @@ class AgentMessages(ServerScenario):
             )
         )
         await self._asks_all(clients[0], cid, ben)
+        await self._gives_up(self.client("impatient"), ben)
 
     async def _cast(self) -> None:
         await self.make_agents(3, types=("letta_v1_agent",), tools=[ASK, ASK_TAGGED, TELL])
@@ -93,6 +102,27 @@ class AgentMessages(ServerScenario):
         await operator.insist("POST", f"/v1/agents/{stopped}/start")
         await self._insists(client, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
 
+    async def _gives_up(self, client: ScenarioClient, busy: str) -> None:
+        """An agent asks one that is busy, and is cancelled while it waits."""
+        asker = (await self.make_agents(1, types=("letta_v1_agent",), tools=[ASK]))[-1]
+        for _ in range(ROUNDS):
+            mark = self._mark()
+            script = [f"remember {self._mark()}" for _ in range(LONG)]
+            asked = call(ASK, message=mark, other_agent_id=busy)
+
+            async def cancels(mark: str = mark) -> None:
+                await client.pause(5.0)
+                answer = await client.ask("POST", f"/v1/agents/{asker}/messages/cancel", {})
+                told = answer.json() if answer is not None and answer.status == 200 else {}
+                if told and all(word == "cancelled" for word in told.values()):
+                    self.withdrawn.append((mark, self.machine.loop.time()))
+
+            async def asks(asked: str = asked) -> None:
+                await client.pause(1.0)
+                await client.say(asker, asked)
+
+            await together((self.client("talker").say(busy, *script), asks(), cancels()))
+
     async def _insists(self, client: ScenarioClient, agent_id: str, *lines: str) -> None:
         """Repeats a message that got no answer, but not for ever."""
         for _ in range(TRIES_MAX):
@@ -113,10 +143,29 @@ class AgentMessages(ServerScenario):
 
     async def _meets(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS):
-            said = await client.ask("POST", f"/v1/groups/{self.group}/messages", {"input": self._mark()})
+            mark = self._mark()
+            said = await client.ask("POST", f"/v1/groups/{self.group}/messages", {"input": mark})
             if said is not None and said.status not in (200, 409, 429, 503):
                 raise Broken("a group is answered", f"{said.status} {said.body!r}")
+            if said is not None and said.status == 200:
+                self._is_answered(mark, said.json())
             await client.pause()
+
+    def _is_answered(self, mark: str, told: dict[str, Any]) -> None:
+        """The members have spoken one after the other, and what it took is told."""
+        if told["kelpie_failures"]:
+            return
+        self.met.append(mark)
+        spoke = [message["sender_id"] for message in told["messages"]]
+        if spoke != self.agents[:2] or told["stop_reason"]["stop_reason"] != "end_turn":
+            raise Broken("a group is answered", f"{mark}: {spoke} of {self.agents[:2]}, {told['stop_reason']}")
+        runs = {message["run_id"] for message in told["messages"]}
+        used = [json.loads(usage) for run in sorted(runs) for (usage,) in self._usage_of(run)]
+        if told["usage"]["total_tokens"] != sum(each["total_tokens"] for each in used):
+            raise Broken("a group is told what it has used", f"{told['usage']} and {used}")
+
+    def _usage_of(self, run_id: str) -> list[tuple[Any, ...]]:
+        return self.machine.disk.query("SELECT usage FROM runs WHERE id = ?", run_id)
 
     async def settle(self) -> None:
         await super().settle()
@@ -126,6 +175,8 @@ class AgentMessages(ServerScenario):
         await asyncio.sleep(REST_S)  # what these visits gave the companion to do is done as well
         self._sent_once()
         self._chained()
+        self._withdrawn_unheard()
+        self._met_once()
         self._looked_after()
 
     def check(self) -> None:
@@ -168,6 +219,43 @@ class AgentMessages(ServerScenario):
                     if chains[sent] != wanted:
                         raise Broken("a message knows how far it is from a person", f"{sent}: {chains[sent]}, {wanted}")
 
+    def _withdrawn_unheard(self) -> None:
+        """Nobody begins with a question after the cancel of its sender was answered; it may just have begun before."""
+        if any(firing.fault in _SLOW for firing in self.machine.faults.firings):
+            return
+        for mark, at_s in self.withdrawn:
+            for run_id, begun in self.machine.disk.query(
+                "SELECT id, created_at FROM runs WHERE agent_id = ? AND input LIKE ?", self.agents[1], f"%{mark}%"
+            ):
+                if begun > START + int((at_s + BEGINS_S) * MICROS_PER_SECOND):
+                    raise Broken("a question of a cancelled turn is not heard", f"{mark} in {run_id}, after {at_s}")
+
+    def _met_once(self) -> None:
+        """Each member has heard a message to the group once, and the later ones what was said before them."""
+        first, *others = self.agents[:2]
+        for mark in self.met:
+            rows = self.machine.disk.query(
+                "SELECT agent_id, run_id FROM messages WHERE role = 'user' AND group_id = ? AND content LIKE ? "
+                "ORDER BY created_at, agent_id",
+                self.group,
+                f"%{mark}%",
+            )
+            if sorted(agent_id for agent_id, _ in rows) != sorted((first, *others)):
+                raise Broken("every member hears a message to the group once", f"{mark}: {rows}")
+            runs: dict[str, str] = dict(rows)  # type: ignore[arg-type]
+            ((said,),) = self.machine.disk.query(
+                "SELECT content FROM messages WHERE run_id = ? AND role = 'assistant'", runs[first]
+            )
+            answer = json.loads(said)[0]["text"]
+            for other in others:
+                heard = self.machine.disk.query(
+                    "SELECT content FROM messages WHERE run_id = ? AND role = 'user' AND sender_id = ?",
+                    runs[other],
+                    first,
+                )
+                if len(heard) != 1 or answer not in heard[0][0]:
+                    raise Broken("the members of a group hear each other", f"{mark}: {answer!r} and {heard}")
+
     def _looked_after(self) -> None:
         """Every second ended turn has given the companion one run, with all messages since the last."""
         turns = self.machine.disk.query(
@@ -194,8 +282,9 @@ class AgentMessages(ServerScenario):
         )
         for (content,) in rows:
             token = json.loads(content)[0]["text"].split("\n")[0]
-            if heard.count(f"user: {token}\\n") != 1 and heard.count(f"user: {token}") != 1:
-                raise Broken("a companion hears everything once", f"{token} is {heard.count(token)} times in {heard}")
+            for who in (f"user: {token}", f"assistant: echo {token}"):
+                if heard.count(f"{who}\\n") != 1 and heard.count(who) != 1:
+                    raise Broken("a companion hears everything once", f"{who} is {heard.count(who)} times in {heard}")
 
 
 CORRESPONDENCE = scenario(

@@ -20,6 +20,7 @@ from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, toget
 WINDOW = 5_000
 FILLER = "so it goes on and on " * 60  # about 300 tokens
 TURNS = 9
+DRINKS = ("tea", "milk", "water")
 SUMMARY_TOKENS_MAX = WINDOW // 4
 ENVELOPE_BYTES_MAX = 1_000  # of a stored summary, beside its text
 MODES = ("sliding_window", "all", "self_compact_sliding_window", "self_compact_all")
@@ -41,7 +42,8 @@ class SmallWindows(ServerScenario):
         agent_id = self.agents[number % 2]
         for _ in range(TURNS):
             await client.pause()
-            lines = (FILLER, "remember {token} likes tea") if client.tosses(0.3) else (FILLER,)
+            likes = DRINKS[: client.picks((1, 3))] if client.tosses(0.3) else ()
+            lines = (FILLER, *(f"remember {{token}} likes {drink}" for drink in likes))
             await client.say(agent_id, *lines, stream=client.tosses(0.4), tokens=client.tosses(0.5))
             if client.tosses(0.1):
                 answer = await client.ask("POST", f"/v1/agents/{agent_id}/summarize", {})
