@@ -356,3 +356,103 @@ async def test_two_first_requests_of_a_user_share_one_lasting_conversation(
     assert len(await threads(client, agent)) == 1
     await sdk.chat.completions.create(model=agent, messages=[user("who?")], user="bob", extra_body=own)
     assert len(seen(puppet)[-1]) == 7
+
+
+async def test_white_space_does_not_matter_and_every_other_letter_does(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    puppet.script += [said("First line.\n\nSecond  line."), said("Fine")]
+    await sdk.chat.completions.create(model=agent, messages=[user("hi there")])
+    told = [user(" hi\nthere "), assistant("First line. Second line."), user("go on")]
+    await sdk.chat.completions.create(model=agent, messages=told)
+    assert len(await threads(client, agent)) == 1 and len(seen(puppet)[-1]) == 3
+    for other in (
+        [user("hi There"), *told[1:]],
+        [told[0], assistant("First line. Second line"), told[2]],
+        [user("hi"), user("there"), *told[1:]],
+        [assistant("hi there"), *told[1:]],
+    ):
+        count = len(await threads(client, agent))
+        await sdk.chat.completions.create(model=agent, messages=other)
+        assert len(await threads(client, agent)) == count + 1, other
+
+
+async def test_calls_and_results_of_an_unknown_history_are_told_in_words(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    call: Any = {"id": "call_9", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": 1}'}}
+    told: Any = [
+        user("weather?"),
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_9", "content": "rain"},
+        assistant("It rains."),
+        user("thanks"),
+    ]
+    await sdk.chat.completions.create(model=agent, messages=told, tools=[WEATHER])
+    said_so = "\n".join(text for _, text in seen(puppet)[-1])
+    assert said_so.startswith("weather?") and '[Called get_weather with {"city": 1}]' in said_so
+    assert "[Result of the call call_9: rain]" in said_so and said_so.endswith("thanks")
+    assert len(await threads(client, agent)) == 1
+
+
+async def test_a_call_that_was_never_answered_does_not_hold_up_another_question(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    puppet.script += [said("Hello"), called("get_weather", "{}"), said("Sunny")]
+    begin = [user("hi"), assistant("Hello")]
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")], tools=[WEATHER])
+    asked = await sdk.chat.completions.create(model=agent, messages=[*begin, user("weather?")], tools=[WEATHER])
+    assert asked.choices[0].finish_reason == "tool_calls"
+    other = await sdk.chat.completions.create(model=agent, messages=[*begin, user("never mind")], tools=[WEATHER])
+    assert other.choices[0].message.content == "Sunny" and len(await threads(client, agent)) == 2
+    assert [text for _, text in seen(puppet)[-1]] == ["hi", "Hello", "never mind"]
+    (call,) = asked.choices[0].message.tool_calls or ()
+    results: Any = [asked.choices[0].message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
+    puppet.script.append(said("Rain"))
+    late = await sdk.chat.completions.create(
+        model=agent, messages=[*begin, user("weather?"), *results], tools=[WEATHER]
+    )
+    assert late.choices[0].message.content == "Rain"
+    assert [text for _, text in seen(puppet)[-1]][:3] == ["hi", "Hello", "weather?"]
+    assert [role for role, _ in seen(puppet)[-1]] == ["user", "assistant", "user", "assistant", "tool"]
+
+
+async def test_a_named_conversation_is_one_of_the_agent(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    other = (await make_agent(client, name="other"))["id"]
+    stray = (await client.post("/v1/conversations/", params={"agent_id": other}, json={})).json()["id"]
+    with pytest.raises(openai.NotFoundError):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi")], extra_body={"kelpie_conversation": stray})
+    await client.delete(f"/v1/conversations/{stray}")
+    with pytest.raises(openai.NotFoundError):
+        await sdk.chat.completions.create(model=other, messages=[user("hi")], extra_body={"kelpie_conversation": stray})
+    assert puppet.asked == [] and await threads(client, agent) == await threads(client, other) == []
+    default: Any = {"kelpie_conversation": "default"}
+    for text in ("one", "two"):
+        await sdk.chat.completions.create(model=agent, messages=[user(text)], extra_body=default)
+    assert [text for _, text in seen(puppet)[-1]] == ["one", "ok", "two"] and await threads(client, agent) == []
+
+
+async def test_a_lasting_conversation_that_was_deleted_is_made_anew(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    own: Any = {"kelpie_conversation": "user"}
+    await sdk.chat.completions.create(model=agent, messages=[user("one")], user="bob", extra_body=own)
+    (first,) = await threads(client, agent)
+    await client.delete(f"/v1/conversations/{first}")
+    for text in ("two", "three"):
+        await sdk.chat.completions.create(model=agent, messages=[user(text)], user="bob", extra_body=own)
+    assert [text for _, text in seen(puppet)[-1]] == ["two", "ok", "three"]
+    assert len(await threads(client, agent)) == 1
+
+
+async def test_a_stopped_agent_takes_no_history_and_leaves_no_conversation(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    await client.post(f"/v1/agents/{agent}/stop")
+    with pytest.raises(openai.ConflictError, match="stopped"):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi")])
+    assert await threads(client, agent) == [] and puppet.asked == []
+    with pytest.raises(openai.BadRequestError):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi"), assistant("Hello")])
