@@ -1,5 +1,7 @@
 """Conversations as records, over HTTP."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,7 +12,8 @@ from kelpie.core.access.callers import Caller
 from kelpie.core.conversations.conversations import ConversationQuery
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import BlockId, ConversationId, OrganizationId, UserId
-from tests.server.rig import Puppet, called, make_agent
+from kelpie.llm.provider.interface import ModelInfo
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig
 from tests.server.rig import said as said_by_model
 
 STRANGERS = Caller(
@@ -309,3 +312,69 @@ async def test_a_deletion_takes_what_is_its_own_and_nothing_else(client: httpx.A
     every = (await client.get(f"/v1/agents/{agent['id']}/messages?limit=100")).json()
     assert f"in {first['id']}" in [row["content"] for row in every]  # the agent's history keeps it
     assert len((await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks")).json()) == 2
+
+
+async def test_a_turn_ends_with_its_conversation_also_while_the_model_is_silent(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make_agent(client)
+    gone, stays = [await opened(client, agent["id"]) for _ in range(2)]
+    puppet.script.append(asyncio.Event())  # it never answers
+    body = {"input": "one", "streaming": False}
+    asking = asyncio.ensure_future(client.post(f"/v1/conversations/{gone['id']}/messages", json=body))
+    async with asyncio.timeout(20):
+        await puppet.waiting.wait()
+        assert (await client.delete(f"/v1/conversations/{gone['id']}")).status_code == 200
+        await asking
+    active = await client.get("/v1/runs/", params={"agent_id": agent["id"], "active": True})
+    assert active.json() == []
+    told = await client.post(f"/v1/conversations/{stays['id']}/messages", json=body)
+    assert told.status_code == 200 and await said(client, f"/v1/conversations/{stays['id']}/messages") == ["ok", "one"]
+
+
+async def test_calls_that_wait_in_a_deleted_conversation_are_not_made(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make_agent(client)
+    gone = await opened(client, agent["id"])
+    tool = {"name": "lookup", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    puppet.script.append(called("lookup", "{}"))
+    body = {"messages": [{"role": "user", "content": "one"}], "client_tools": [tool], "streaming": False}
+    waits = (await client.post(f"/v1/conversations/{gone['id']}/messages", json=body)).json()
+    assert waits["stop_reason"]["stop_reason"] == "requires_approval"
+    assert len((await client.get("/v1/kelpie/approvals")).json()) == 1
+    assert (await client.delete(f"/v1/conversations/{gone['id']}")).status_code == 200
+    assert (await client.get("/v1/kelpie/approvals")).json() == []
+    (run,) = (await client.get("/v1/runs/", params={"agent_id": agent["id"]})).json()
+    assert run["completed_at"] is not None
+    told = await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "two"})
+    assert told.status_code == 200 and await said(client, f"/v1/conversations/{agent['id']}/messages") == ["two", "ok"]
+
+
+async def test_the_model_of_a_conversation_answers_there_alone_from_the_next_turn_on(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, puppet=TwoModels()) as (kelpie, puppet), client_of(kelpie) as client:
+        agent = await make_agent(client)
+        first, second = [await opened(client, agent["id"]) for _ in range(2)]
+        body = {"input": "hi", "streaming": False}
+        for thread in (first, second):
+            await client.post(f"/v1/conversations/{thread['id']}/messages", json=body)
+        path = f"/v1/conversations/{first['id']}"
+        changed = {"model": "fake/other", "summary": "new", "description": "d"}
+        after = (await client.patch(path, json=changed)).json()
+        assert {name: after[name] for name in changed} == changed and after["updated_at"] > first["updated_at"]
+        for thread, model in ((first, "other"), (second, "model")):
+            await client.post(f"/v1/conversations/{thread['id']}/messages", json=body)
+            assert puppet.asked[-1].model == model
+        forked = (await client.post(f"{path}/fork")).json()
+        await client.post(f"/v1/conversations/{forked['id']}/messages", json=body)
+        assert puppet.asked[-1].model == "other"
+        cleared = (await client.patch(path, json={"model": None, "summary": None})).json()
+        assert (cleared["model"], cleared["summary"], cleared["description"]) == (None, None, "d")
+        await client.post(f"{path}/messages", json=body)
+        assert puppet.asked[-1].model == "model"
+        assert (await client.patch(path, json={"model": "fake/none"})).status_code == 404
+
+
+class TwoModels(Puppet):
+    async def models(self) -> list[ModelInfo]:
+        return [self.describe("model"), self.describe("other")]

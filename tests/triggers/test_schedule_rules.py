@@ -269,3 +269,38 @@ async def test_one_fired_by_hand_does_not_replace_a_time(rig: Rig) -> None:
     await rig.go_to(NINE + HOUR)
     found = await rig.settled(made["id"], "done", 2)
     assert sorted(each["manual"] for each in found) == [False, True] and await rig.said() == ["stand up"] * 2
+
+
+async def test_what_is_due_when_it_is_made_or_moved_does_not_wait_for_the_next_look(rig: Rig) -> None:
+    rig.kelpie.runtime.scheduler.wake()
+    await asyncio.sleep(0)
+    made = await rig.create(scheduled_time="2026-03-02T09:00:00Z")
+    await rig.settled(made["id"], "done")
+    other = await rig.create(scheduled_time=TEN, message="moved")
+    moved = await rig.client.patch(f"{rig.base}/{other['id']}", json={"scheduled_time": "2026-03-02T09:00:00Z"})
+    assert moved.status_code == 200
+    await rig.settled(other["id"], "done")
+    assert await rig.said() == ["stand up", "moved"]
+
+
+async def test_a_firing_waits_while_a_call_waits_for_a_person_and_is_said_after_it(rig: Rig) -> None:
+    made = await rig.create(scheduled_time=TEN)
+    tool = {"name": "lookup", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    rig.puppet.script.append(called("lookup", "{}"))
+    path = f"/v1/agents/{rig.agent}/messages"
+    asked = await rig.client.post(
+        path, json={"messages": [{"role": "user", "content": "look"}], "client_tools": [tool]}
+    )
+    assert asked.json()["stop_reason"]["stop_reason"] == "requires_approval"
+    await rig.go_to(NINE + HOUR)
+    await rig.until(lambda: _waits(rig, made["id"], "approval"))
+    (call,) = [
+        one["tool_call"] for one in asked.json()["messages"] if one["message_type"] == "approval_request_message"
+    ]
+    answer = {"type": "tool", "tool_call_id": call["tool_call_id"], "tool_return": "found", "status": "success"}
+    await rig.client.post(
+        path, json={"messages": [{"type": "approval", "approvals": [answer]}], "client_tools": [tool]}
+    )
+    await rig.go_to(NINE + HOUR + MINUTE)
+    (done,) = await rig.settled(made["id"], "done")
+    assert done["attempts"] == 2 and await rig.said() == ["look", "stand up"]
