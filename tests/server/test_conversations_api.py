@@ -1,5 +1,7 @@
 """Conversations as records, over HTTP."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,7 +12,9 @@ from kelpie.core.access.callers import Caller
 from kelpie.core.conversations.conversations import ConversationQuery
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import BlockId, ConversationId, OrganizationId, UserId
-from tests.server.rig import make_agent
+from kelpie.llm.provider.interface import ModelInfo
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig
+from tests.server.rig import said as said_by_model
 
 STRANGERS = Caller(
     UserId("user-11111111-0000-4000-8000-000000000001"), OrganizationId("org-11111111-0000-4000-8000-000000000001")
@@ -213,3 +217,164 @@ async def test_another_organisation_sees_no_conversation(client: httpx.AsyncClie
             continue
         raise AssertionError("seen by another organisation")
     assert (await client.get(f"/v1/conversations/{made['id']}")).json()["summary"] is None
+
+
+async def test_a_fork_is_like_its_origin_at_that_moment_and_then_apart(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    options = {
+        "model": "fake/model",
+        "model_settings": {"provider_type": "openai", "temperature": 0.5},
+        "context_window_limit": 9000,
+    }
+    made = await opened(client, agent["id"], isolated_block_labels=["human"], summary="origin", **options)
+    (own,) = made["isolated_block_ids"]
+    await client.patch(f"/v1/blocks/{own}", json={"value": "Only here"})
+    forked = (await client.post(f"/v1/conversations/{made['id']}/fork")).json()
+    assert {name: forked[name] for name in options} == {name: made[name] for name in options}
+    assert (forked["summary"], forked["agent_id"]) == (None, agent["id"])
+    (copy,) = forked["isolated_block_ids"]
+    assert (await client.get(f"/v1/blocks/{copy}")).json()["value"] == "Only here"
+    await client.patch(f"/v1/blocks/{own}", json={"value": "Later in the origin"})
+    for thread, wanted in ((forked["id"], "Only here"), (made["id"], "Later in the origin")):
+        body = {"input": "hi", "streaming": False}
+        await client.post(f"/v1/conversations/{thread}/messages", json=body)
+        prompt = puppet.asked[-1].system
+        assert wanted in prompt and "Ann" not in prompt
+    assert (await client.get(f"/v1/blocks/{copy}/agents")).json() == []
+
+
+async def test_a_fork_does_not_take_over_a_call_that_waits(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await make_agent(client)
+    await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "one"})
+    tool = {"name": "lookup", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    puppet.script.append(called("lookup", "{}"))
+    body = {"messages": [{"role": "user", "content": "two"}], "client_tools": [tool]}
+    waits = (await client.post(f"/v1/agents/{agent['id']}/messages", json=body)).json()
+    assert waits["stop_reason"]["stop_reason"] == "requires_approval"
+    forked = (await client.post("/v1/conversations/default/fork", params={"agent_id": agent["id"]})).json()
+    path = f"/v1/conversations/{forked['id']}/messages"
+    assert await said(client, path, order="asc") == ["one", "ok", "two"]
+    assert (await client.post(path, json={"input": "three", "streaming": False})).status_code == 200
+    roles = [each.message.role.value for each in puppet.asked[-1].messages if each.message.role.value != "system"]
+    assert "tool" not in roles and _texts(puppet)[-1] == "three"
+    (call,) = [one for one in waits["messages"] if one["message_type"] == "approval_request_message"]
+    answer = {
+        "type": "tool",
+        "tool_call_id": call["tool_call"]["tool_call_id"],
+        "tool_return": "found",
+        "status": "success",
+    }
+    sent = {"messages": [{"type": "approval", "approvals": [answer]}], "client_tools": [tool]}
+    told = await client.post(f"/v1/agents/{agent['id']}/messages", json=sent)
+    assert told.status_code == 200 and "three" not in _texts(puppet)
+    assert [each.message.role.value for each in puppet.asked[-1].messages][-1] == "tool"
+
+
+def _texts(puppet: Puppet) -> list[str]:
+    return [each.message.text for each in puppet.asked[-1].messages]
+
+
+async def test_a_fork_up_to_a_call_takes_its_results_along(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await make_agent(client)
+    puppet.script += [called("nothing_of_this_name", "{}"), said_by_model("done")]
+    await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "one"})
+    await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "two"})
+    rows = (await client.get(f"/v1/agents/{agent['id']}/messages?order=asc&limit=100")).json()
+    kinds = ["user_message", "tool_call_message", "tool_return_message", "assistant_message"]
+    at = [row["message_type"] for row in rows].index("tool_call_message")
+    assert [row["message_type"] for row in rows[at - 1 : at + 3]] == kinds
+    for place, wanted in ((at - 1, kinds[:1]), (at, kinds[:3]), (at + 1, kinds[:3]), (at + 2, kinds)):
+        params = {"agent_id": agent["id"], "message_id": rows[place]["id"]}
+        forked = (await client.post("/v1/conversations/default/fork", params=params)).json()
+        listed = (await client.get(f"/v1/conversations/{forked['id']}/messages?order=asc")).json()
+        assert [row["message_type"] for row in listed][1:] == wanted
+
+
+async def test_a_deletion_takes_what_is_its_own_and_nothing_else(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    first, second = [await opened(client, agent["id"], isolated_block_labels=["human"]) for _ in range(2)]
+    for thread in (first, second):
+        body = {"input": f"in {thread['id']}", "streaming": False}
+        await client.post(f"/v1/conversations/{thread['id']}/messages", json=body)
+    forked = (await client.post(f"/v1/conversations/{first['id']}/fork")).json()
+    assert (await client.delete(f"/v1/conversations/{first['id']}")).status_code == 200
+    path = f"/v1/conversations/{first['id']}"
+    for method, each in (("GET", path), ("DELETE", path), ("POST", f"{path}/fork"), ("PATCH", path)):
+        assert (await client.request(method, each, json={})).status_code == 404, method
+    assert await said(client, f"{path}/messages") == []
+    for thread in (second, forked):
+        told = await said(client, f"/v1/conversations/{thread['id']}/messages", order="asc")
+        assert told == [f"in {(first if thread is forked else second)['id']}", "ok"]
+        (own,) = thread["isolated_block_ids"]
+        assert (await client.get(f"/v1/blocks/{own}")).json()["value"] == "Ann"
+    every = (await client.get(f"/v1/agents/{agent['id']}/messages?limit=100")).json()
+    assert f"in {first['id']}" in [row["content"] for row in every]  # the agent's history keeps it
+    assert len((await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks")).json()) == 2
+
+
+async def test_a_turn_ends_with_its_conversation_also_while_the_model_is_silent(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make_agent(client)
+    gone, stays = [await opened(client, agent["id"]) for _ in range(2)]
+    puppet.script.append(asyncio.Event())  # it never answers
+    body = {"input": "one", "streaming": False}
+    asking = asyncio.ensure_future(client.post(f"/v1/conversations/{gone['id']}/messages", json=body))
+    async with asyncio.timeout(20):
+        await puppet.waiting.wait()
+        assert (await client.delete(f"/v1/conversations/{gone['id']}")).status_code == 200
+        await asking
+    active = await client.get("/v1/runs/", params={"agent_id": agent["id"], "active": True})
+    assert active.json() == []
+    told = await client.post(f"/v1/conversations/{stays['id']}/messages", json=body)
+    assert told.status_code == 200 and await said(client, f"/v1/conversations/{stays['id']}/messages") == ["ok", "one"]
+
+
+async def test_calls_that_wait_in_a_deleted_conversation_are_not_made(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make_agent(client)
+    gone = await opened(client, agent["id"])
+    tool = {"name": "lookup", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    puppet.script.append(called("lookup", "{}"))
+    body = {"messages": [{"role": "user", "content": "one"}], "client_tools": [tool], "streaming": False}
+    waits = (await client.post(f"/v1/conversations/{gone['id']}/messages", json=body)).json()
+    assert waits["stop_reason"]["stop_reason"] == "requires_approval"
+    assert len((await client.get("/v1/kelpie/approvals")).json()) == 1
+    assert (await client.delete(f"/v1/conversations/{gone['id']}")).status_code == 200
+    assert (await client.get("/v1/kelpie/approvals")).json() == []
+    (run,) = (await client.get("/v1/runs/", params={"agent_id": agent["id"]})).json()
+    assert run["completed_at"] is not None
+    told = await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "two"})
+    assert told.status_code == 200 and await said(client, f"/v1/conversations/{agent['id']}/messages") == ["two", "ok"]
+
+
+async def test_the_model_of_a_conversation_answers_there_alone_from_the_next_turn_on(tmp_path: Path) -> None:
+    async with open_rig(tmp_path, puppet=TwoModels()) as (kelpie, puppet), client_of(kelpie) as client:
+        agent = await make_agent(client)
+        first, second = [await opened(client, agent["id"]) for _ in range(2)]
+        body = {"input": "hi", "streaming": False}
+        for thread in (first, second):
+            await client.post(f"/v1/conversations/{thread['id']}/messages", json=body)
+        path = f"/v1/conversations/{first['id']}"
+        changed = {"model": "fake/other", "summary": "new", "description": "d"}
+        after = (await client.patch(path, json=changed)).json()
+        assert {name: after[name] for name in changed} == changed and after["updated_at"] > first["updated_at"]
+        for thread, model in ((first, "other"), (second, "model")):
+            await client.post(f"/v1/conversations/{thread['id']}/messages", json=body)
+            assert puppet.asked[-1].model == model
+        forked = (await client.post(f"{path}/fork")).json()
+        await client.post(f"/v1/conversations/{forked['id']}/messages", json=body)
+        assert puppet.asked[-1].model == "other"
+        cleared = (await client.patch(path, json={"model": None, "summary": None})).json()
+        assert (cleared["model"], cleared["summary"], cleared["description"]) == (None, None, "d")
+        await client.post(f"{path}/messages", json=body)
+        assert puppet.asked[-1].model == "model"
+        assert (await client.patch(path, json={"model": "fake/none"})).status_code == 404
+
+
+class TwoModels(Puppet):
+    async def models(self) -> list[ModelInfo]:
+        return [self.describe("model"), self.describe("other")]

@@ -7,7 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
+from kelpie.accounts.quotas.organization_database import OrganizationDatabase
 from kelpie.app import Kelpie
+from kelpie.core.errors import CommitUnknown
+from kelpie.files import processing
+from kelpie.world.files.uploads import DirectoryUploads
 from tests.server.agent_file_rig import agent, agent_file
 from tests.server.file_rig import make_folder, open_file_rig, processed, stored
 from tests.server.rig import Puppet, make_agent
@@ -41,7 +45,8 @@ async def all_processed(client: httpx.AsyncClient, agent_id: str) -> dict[str, A
     """The folder of an agent, when its files are processed."""
     (folder,) = (await client.get(f"/v1/agents/{agent_id}/folders")).json()
     for file in (await client.get(f"/v1/folders/{folder['id']}/files")).json():
-        assert (await processed(client, file))["processing_status"] == "completed"
+        done = await processed(client, file)
+        assert done["processing_status"] == "completed", done["error_message"]
     return folder
 
 
@@ -109,3 +114,46 @@ async def test_a_wrong_file_is_refused_and_nothing_is_made(files: Rig, wrong: di
     answer = await sent(client, handbook(**wrong))
     assert answer.status_code == 400 and "files[1]" in answer.json()["detail"], answer.text
     assert (await client.get("/v1/folders/count")).json() == 0
+
+
+async def test_files_of_an_import_are_read_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> None:
+        return None
+
+    original = DirectoryUploads.__init__
+    monkeypatch.setattr(DirectoryUploads, "__init__", lambda self, _=None: original(self, tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(processing.FileProcessing, "_next", nothing)
+        async with open_file_rig(tmp_path) as (_, _, client):
+            (agent_id,) = await imported(client, handbook())
+            (folder,) = (await client.get(f"/v1/agents/{agent_id}/folders")).json()
+            listed = (await client.get(f"/v1/folders/{folder['id']}/files")).json()
+            assert {file["processing_status"] for file in listed} == {"pending"}
+    async with open_file_rig(tmp_path) as (_, _, client):
+        await _has_the_handbook(client, agent_id)
+
+
+async def _has_the_handbook(client: httpx.AsyncClient, agent_id: str) -> None:
+    folder = await all_processed(client, agent_id)
+    listed = (await client.get(f"/v1/folders/{folder['id']}/files", params={"include_content": "true"})).json()
+    assert {file["file_name"]: file["content"] for file in listed} == {"intro.md": "# Intro", "rules.txt": TEXT}
+
+
+async def test_an_import_whose_outcome_is_unknown_has_all_of_its_files_or_nothing(
+    files: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, client = files
+    original = OrganizationDatabase.transact
+
+    async def transact(self: OrganizationDatabase, fn: Any) -> Any:
+        found = await original(self, fn)
+        if "publish" in getattr(getattr(fn, "func", None), "__name__", ""):
+            raise CommitUnknown("The answer was lost.")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OrganizationDatabase, "transact", transact)
+        answer = await sent(client, handbook())
+        assert answer.status_code == 503 and answer.json()["code"] == "commit_unknown", answer.text
+    (agent_id,) = [each["id"] for each in (await client.get("/v1/agents/")).json()]
+    await _has_the_handbook(client, agent_id)

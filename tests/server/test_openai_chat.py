@@ -1,5 +1,6 @@
 """Chat completions with agents as models: what OpenAI's SDK gets, and which messages of a resent history are new."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from kelpie.app import Kelpie
+from kelpie.core.errors import ModelError, ModelFault
 from tests.server.rig import Puppet, called, client_of, make_agent, said
 
 WEATHER: Any = {
@@ -236,3 +238,221 @@ async def test_a_response_format_holds_for_its_request_only(
     with pytest.raises(openai.BadRequestError) as raised:
         await sdk.chat.completions.create(model=agent, messages=[user("where?")], response_format=wrong)
     assert raised.value.param == "response_format"
+
+
+async def test_two_that_go_on_from_one_answer_at_once_do_not_hear_each_other(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    gate = asyncio.Event()
+    puppet.script += [said("Hello"), gate]
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")])
+    begin = [user("hi"), assistant("Hello")]
+    first = asyncio.ensure_future(sdk.chat.completions.create(model=agent, messages=[*begin, user("one")]))
+    async with asyncio.timeout(10):
+        await puppet.waiting.wait()
+        puppet.script.append(said("Two"))
+        second = await sdk.chat.completions.create(model=agent, messages=[*begin, user("two")])
+        puppet.script.append(said("One"))
+        gate.set()
+        assert (await first).choices[0].message.content == "One"
+    assert second.choices[0].message.content == "Two"
+    assert [[text for _, text in prompt] for prompt in seen(puppet)[1:]] == [
+        ["hi", "Hello", "one"],
+        ["hi", "Hello", "two"],
+    ]
+    for name in ("One", "Two"):
+        told = [*begin, user(name.lower()), assistant(name), user("and now?")]
+        await sdk.chat.completions.create(model=agent, messages=told)
+        assert [text for _, text in seen(puppet)[-1]] == ["hi", "Hello", name.lower(), name, "and now?"]
+    assert len(await threads(client, agent)) == 2
+
+
+async def test_histories_of_other_users_and_other_agents_are_unknown(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    other = (await make_agent(client, name="other"))["id"]
+    puppet.script.append(said("Hello"))
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")], user="bob")
+    told = [user("hi"), assistant("Hello"), user("go on")]
+    await sdk.chat.completions.create(model=agent, messages=told, user="eve")
+    await sdk.chat.completions.create(model=agent, messages=told)
+    await sdk.chat.completions.create(model=other, messages=told, user="bob")
+    assert (len(await threads(client, agent)), len(await threads(client, other))) == (3, 1)
+    await sdk.chat.completions.create(model=agent, messages=told, user="bob")
+    assert (len(await threads(client, agent)), len(await threads(client, other))) == (3, 1)
+
+
+async def test_a_deleted_conversation_begins_anew_with_the_whole_history(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    puppet.script.append(said("Hello"))
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")])
+    (old,) = await threads(client, agent)
+    await client.delete(f"/v1/conversations/{old}")
+    await sdk.chat.completions.create(model=agent, messages=[user("hi"), assistant("Hello"), user("go on")])
+    (new,) = await threads(client, agent)
+    assert new != old and [text for _, text in seen(puppet)[-1]] == ["hi", "Hello", "go on"]
+    again: Any = {"extra_headers": {"x-stainless-retry-count": "1"}}
+    await client.delete(f"/v1/conversations/{new}")
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")], **again)
+    assert len(puppet.asked) == 3 and len(await threads(client, agent)) == 1  # what was said is no longer there
+
+
+async def test_a_turn_that_said_nothing_leaves_no_conversation(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    puppet.script.append(ModelError(ModelFault.bad_request, "No."))
+    with pytest.raises(openai.APIError):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi")])
+    assert await threads(client, agent) == []
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")])
+    puppet.script.append(ModelError(ModelFault.bad_request, "No."))
+    told = [user("hi"), assistant("ok"), user("go on")]
+    with pytest.raises(openai.APIError):
+        await sdk.chat.completions.create(model=agent, messages=told)
+    assert len(await threads(client, agent)) == 1  # one that others have used stays
+    made = await sdk.chat.completions.create(model=agent, messages=told)
+    assert made.choices[0].message.content == "ok" and [text for _, text in seen(puppet)[-1]] == ["hi", "ok", "go on"]
+
+
+async def test_a_retry_while_the_turn_runs_waits_for_it(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    gate = asyncio.Event()
+    puppet.script.append(gate)
+    first = asyncio.ensure_future(sdk.chat.completions.create(model=agent, messages=[user("hi")]))
+    async with asyncio.timeout(10):
+        await puppet.waiting.wait()
+        again = asyncio.ensure_future(
+            sdk.chat.completions.create(
+                model=agent, messages=[user("hi")], extra_headers={"x-stainless-retry-count": "1"}
+            )
+        )
+        other = asyncio.ensure_future(
+            sdk.chat.completions.create(model=agent, messages=[user("hi")], extra_headers={"Idempotency-Key": "k"})
+        )
+        puppet.script.append(said("Other"))
+        assert (await other).choices[0].message.content == "Other"  # another key is another turn
+        puppet.script.append(said("Hello"))
+        gate.set()
+        answers = [(await each).choices[0].message.content for each in (first, again)]
+    assert answers == ["Hello", "Hello"] and len(puppet.asked) == 2 and len(await threads(client, agent)) == 2
+    key: Any = {"extra_headers": {"Idempotency-Key": "k"}}
+    same = await sdk.chat.completions.create(model=agent, messages=[user("hi")], **key)
+    assert same.choices[0].message.content == "Other" and len(puppet.asked) == 2
+    await sdk.chat.completions.create(model=agent, messages=[user("other words")], **key)
+    assert len(puppet.asked) == 3
+
+
+async def test_two_first_requests_of_a_user_share_one_lasting_conversation(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    own: Any = {"kelpie_conversation": "user"}
+    asked = (
+        sdk.chat.completions.create(model=agent, messages=[user(f"I am {n}")], user="bob", extra_body=own)
+        for n in range(3)
+    )
+    await asyncio.gather(*asked)
+    assert len(await threads(client, agent)) == 1
+    await sdk.chat.completions.create(model=agent, messages=[user("who?")], user="bob", extra_body=own)
+    assert len(seen(puppet)[-1]) == 7
+
+
+async def test_white_space_does_not_matter_and_every_other_letter_does(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    puppet.script += [said("First line.\n\nSecond  line."), said("Fine")]
+    await sdk.chat.completions.create(model=agent, messages=[user("hi there")])
+    told = [user(" hi\nthere "), assistant("First line. Second line."), user("go on")]
+    await sdk.chat.completions.create(model=agent, messages=told)
+    assert len(await threads(client, agent)) == 1 and len(seen(puppet)[-1]) == 3
+    for other in (
+        [user("hi There"), *told[1:]],
+        [told[0], assistant("First line. Second line"), told[2]],
+        [user("hi"), user("there"), *told[1:]],
+        [assistant("hi there"), *told[1:]],
+    ):
+        count = len(await threads(client, agent))
+        await sdk.chat.completions.create(model=agent, messages=other)
+        assert len(await threads(client, agent)) == count + 1, other
+
+
+async def test_calls_and_results_of_an_unknown_history_are_told_in_words(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    call: Any = {"id": "call_9", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": 1}'}}
+    told: Any = [
+        user("weather?"),
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_9", "content": "rain"},
+        assistant("It rains."),
+        user("thanks"),
+    ]
+    await sdk.chat.completions.create(model=agent, messages=told, tools=[WEATHER])
+    said_so = "\n".join(text for _, text in seen(puppet)[-1])
+    assert said_so.startswith("weather?") and '[Called get_weather with {"city": 1}]' in said_so
+    assert "[Result of the call call_9: rain]" in said_so and said_so.endswith("thanks")
+    assert len(await threads(client, agent)) == 1
+
+
+async def test_a_call_that_was_never_answered_does_not_hold_up_another_question(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    puppet.script += [said("Hello"), called("get_weather", "{}"), said("Sunny")]
+    begin = [user("hi"), assistant("Hello")]
+    await sdk.chat.completions.create(model=agent, messages=[user("hi")], tools=[WEATHER])
+    asked = await sdk.chat.completions.create(model=agent, messages=[*begin, user("weather?")], tools=[WEATHER])
+    assert asked.choices[0].finish_reason == "tool_calls"
+    other = await sdk.chat.completions.create(model=agent, messages=[*begin, user("never mind")], tools=[WEATHER])
+    assert other.choices[0].message.content == "Sunny" and len(await threads(client, agent)) == 2
+    assert [text for _, text in seen(puppet)[-1]] == ["hi", "Hello", "never mind"]
+    (call,) = asked.choices[0].message.tool_calls or ()
+    results: Any = [asked.choices[0].message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
+    puppet.script.append(said("Rain"))
+    late = await sdk.chat.completions.create(
+        model=agent, messages=[*begin, user("weather?"), *results], tools=[WEATHER]
+    )
+    assert late.choices[0].message.content == "Rain"
+    assert [text for _, text in seen(puppet)[-1]][:3] == ["hi", "Hello", "weather?"]
+    assert [role for role, _ in seen(puppet)[-1]] == ["user", "assistant", "user", "assistant", "tool"]
+
+
+async def test_a_named_conversation_is_one_of_the_agent(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    other = (await make_agent(client, name="other"))["id"]
+    stray = (await client.post("/v1/conversations/", params={"agent_id": other}, json={})).json()["id"]
+    with pytest.raises(openai.NotFoundError):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi")], extra_body={"kelpie_conversation": stray})
+    await client.delete(f"/v1/conversations/{stray}")
+    with pytest.raises(openai.NotFoundError):
+        await sdk.chat.completions.create(model=other, messages=[user("hi")], extra_body={"kelpie_conversation": stray})
+    assert puppet.asked == [] and await threads(client, agent) == await threads(client, other) == []
+    default: Any = {"kelpie_conversation": "default"}
+    for text in ("one", "two"):
+        await sdk.chat.completions.create(model=agent, messages=[user(text)], extra_body=default)
+    assert [text for _, text in seen(puppet)[-1]] == ["one", "ok", "two"] and await threads(client, agent) == []
+
+
+async def test_a_lasting_conversation_that_was_deleted_is_made_anew(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    own: Any = {"kelpie_conversation": "user"}
+    await sdk.chat.completions.create(model=agent, messages=[user("one")], user="bob", extra_body=own)
+    (first,) = await threads(client, agent)
+    await client.delete(f"/v1/conversations/{first}")
+    for text in ("two", "three"):
+        await sdk.chat.completions.create(model=agent, messages=[user(text)], user="bob", extra_body=own)
+    assert [text for _, text in seen(puppet)[-1]] == ["two", "ok", "three"]
+    assert len(await threads(client, agent)) == 1
+
+
+async def test_a_stopped_agent_takes_no_history_and_leaves_no_conversation(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    await client.post(f"/v1/agents/{agent}/stop")
+    with pytest.raises(openai.ConflictError, match="stopped"):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi")])
+    assert await threads(client, agent) == [] and puppet.asked == []
+    with pytest.raises(openai.BadRequestError):
+        await sdk.chat.completions.create(model=agent, messages=[user("hi"), assistant("Hello")])

@@ -254,3 +254,66 @@ async def test_texts_are_embedded(
             await sdk.embeddings.create(model="embed", **wrong)
     with pytest.raises(openai.NotFoundError, match="fake/embed"):
         await sdk.embeddings.create(model="nothing", input="a")
+
+
+async def test_a_chain_goes_on_from_responses_of_its_own_agent_and_organization_alone(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    other = (await make_agent(client, name="other"))["id"]
+    first = await sdk.responses.create(model=agent, input="hi")
+    with pytest.raises(openai.BadRequestError, match="another agent"):
+        await sdk.responses.create(model=other, input="go on", previous_response_id=first.id)
+    organization = (await client.post("/v1/admin/orgs/", json={"name": "other"})).json()
+    account = {"name": "u", "organization_id": organization["id"]}
+    stranger = {"user_id": (await client.post("/v1/admin/users/", json=account)).json()["id"]}
+    theirs = (await client.post("/v1/agents/", json={"name": "one"}, headers=stranger)).json()["id"]
+    with pytest.raises(openai.BadRequestError, match="there is no response"):
+        await sdk.responses.create(model=theirs, input="go on", previous_response_id=first.id, extra_headers=stranger)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.retrieve(first.id, extra_headers=stranger)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.delete(first.id, extra_headers=stranger)
+    assert (await sdk.responses.retrieve(first.id)).output_text == "ok" and len(puppet.asked) == 1
+    assert await threads(client, other) == []
+
+
+async def test_two_that_follow_one_response_at_once_do_not_hear_each_other(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    first = await sdk.responses.create(model=agent, input="hi")
+    gate = asyncio.Event()
+    puppet.script.append(gate)
+    slow = asyncio.ensure_future(sdk.responses.create(model=agent, input="one", previous_response_id=first.id))
+    async with asyncio.timeout(10):
+        await puppet.waiting.wait()
+        quick = await sdk.responses.create(model=agent, input="two", previous_response_id=first.id)
+        gate.set()
+        await slow
+    assert [[text for _, text in prompt] for prompt in seen(puppet)[1:]] == [["hi", "ok", "one"], ["hi", "ok", "two"]]
+    await sdk.responses.create(model=agent, input="more", previous_response_id=quick.id)
+    assert [text for _, text in seen(puppet)[-1]] == ["hi", "ok", "two", "ok", "more"]
+
+
+async def test_a_chain_does_not_go_on_from_what_is_not_there(
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, puppet: Puppet, agent: str
+) -> None:
+    gate = asyncio.Event()
+    puppet.script.append(gate)
+    running = await sdk.responses.create(model=agent, input="hi", background=True)
+    async with asyncio.timeout(10):
+        await puppet.waiting.wait()
+    with pytest.raises(openai.BadRequestError, match="no answer yet"):
+        await sdk.responses.create(model=agent, input="go on", previous_response_id=running.id)
+    gate.set()
+    async with asyncio.timeout(10):
+        while (await sdk.responses.retrieve(running.id)).status != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    following = await sdk.responses.create(model=agent, input="go on", previous_response_id=running.id)
+    await sdk.responses.delete(running.id)
+    with pytest.raises(openai.BadRequestError, match="there is no response"):
+        await sdk.responses.create(model=agent, input="again", previous_response_id=running.id)
+    await sdk.responses.create(model=agent, input="and on", previous_response_id=following.id)
+    assert [text for _, text in seen(puppet)[-1]] == ["hi", "ok", "go on", "ok", "and on"]
+    unkept = await sdk.responses.create(model=agent, input="forget", store=False)
+    with pytest.raises(openai.BadRequestError, match="there is no response"):
+        await sdk.responses.create(model=agent, input="again", previous_response_id=unkept.id)

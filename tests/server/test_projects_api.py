@@ -7,6 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
+from kelpie.agent.resources import projects as resource
+from kelpie.agent.resources.agents import Agents
+from kelpie.core.errors import Conflict
+from kelpie.core.ids import AgentId
 from tests.server.rig import client_of, make_agent, open_rig
 
 PASSWORD = "a-password-for-tests"
@@ -150,3 +154,92 @@ async def test_keys_name_projects_that_exist(client: httpx.AsyncClient) -> None:
     ghost = "project-00000000-0000-4000-8000-00000000dead"
     answer = await client.post("/v1/kelpie/keys", json={"name": "k", "project_ids": [ghost]})
     assert answer.status_code == 404 and ghost in answer.text
+
+
+async def test_one_removal_takes_an_agent_out_that_is_at_home_and_was_added(client: httpx.AsyncClient) -> None:
+    project = await make(client)
+    path = f"/v1/projects/{project['id']}"
+    agent = await make_agent(client, name="ada", project_id=project["id"])
+    key = (await client.post("/v1/kelpie/keys", json={"name": "k", "project_ids": [project["id"]]})).json()["key"]
+    as_key = {"Authorization": f"Bearer {key}"}
+    for first in ("home", "added"):
+        if first == "added":
+            await client.post(f"{path}/agents", json={"agent_id": agent["id"]})
+            await client.patch(f"/v1/agents/{agent['id']}", json={"project_id": project["id"]})
+        else:
+            await client.post(f"{path}/agents", json={"agent_id": agent["id"]})
+        details = (await client.get(path)).json()
+        assert details["agents"] == [{"id": agent["id"], "name": "ada", "home": True}]
+        assert (await client.get(f"/v1/agents/{agent['id']}", headers=as_key)).status_code == 200
+        assert (await client.delete(f"{path}/agents/{agent['id']}")).status_code == 200
+        assert (await client.get(path)).json()["agent_count"] == 0
+        assert (await client.get(f"/v1/agents/{agent['id']}", headers=as_key)).status_code == 403
+        assert (await client.get("/v1/agents/", headers=as_key)).json() == []
+        assert (await client.delete(f"{path}/agents/{agent['id']}")).status_code == 404
+
+
+async def test_names_of_projects_stay_unique_and_are_free_again(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await make(client, "one"), await make(client, "two")
+    path = f"/v1/projects/{second['id']}"
+    taken = await client.patch(path, json={"name": "one"})
+    assert taken.status_code == 409 and "already a project" in taken.text
+    assert (await client.patch(path, json={"name": "two", "tags": ["b", "a", "b"]})).json()["tags"] == ["a", "b"]
+    kept = (await client.patch(path, json={"description": "d"})).json()
+    assert (kept["name"], kept["tags"], kept["description"]) == ("two", ["a", "b"], "d")
+    assert (await client.delete(f"/v1/projects/{first['id']}")).status_code == 200
+    assert (await client.patch(path, json={"name": "one"})).json()["name"] == "one"
+    monkeypatch.setattr(resource, "PROJECTS_MAX", 1)
+    many = await client.post("/v1/projects", json={"name": "three"})
+    assert many.status_code == 409 and "1 projects" in many.text
+
+
+async def test_a_project_stays_when_one_of_its_agents_cannot_be_deleted(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = await make(client)
+    path = f"/v1/projects/{project['id']}"
+    ada, bob = [await make_agent(client, name=name, project_id=project["id"]) for name in ("ada", "bob")]
+    original = Agents.delete
+
+    async def delete(self: Agents, agent_id: AgentId) -> None:
+        if agent_id == ada["id"]:
+            raise Conflict("not now")
+        await original(self, agent_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Agents, "delete", delete)
+        answer = await client.delete(path, params={"delete_agents": "true", "confirm": "garden"})
+    assert answer.status_code == 207
+    assert [(each["agent_id"], each["status"]) for each in answer.json()["results"]] == [
+        (ada["id"], 409),
+        (bob["id"], 200),
+    ]
+    assert (await client.get(path)).json()["agents"] == [{"id": ada["id"], "name": "ada", "home": True}]
+    again = await client.delete(path, params={"delete_agents": "true", "confirm": "garden"})
+    assert again.status_code == 200 and (await client.get(f"/v1/agents/{ada['id']}")).status_code == 404
+    assert (await client.get(path)).status_code == 404
+
+
+async def test_projects_of_other_organizations_are_unknown(client: httpx.AsyncClient) -> None:
+    project, agent = await make(client), await make_agent(client)
+    organization = (await client.post("/v1/admin/orgs/", json={"name": "other"})).json()
+    account = {"name": "u", "organization_id": organization["id"]}
+    stranger = {"user_id": (await client.post("/v1/admin/users/", json=account)).json()["id"]}
+    path = f"/v1/projects/{project['id']}"
+    theirs = (await client.post("/v1/projects", json={"name": "garden"}, headers=stranger)).json()
+    for method, each, body in (
+        ("GET", path, None),
+        ("PATCH", path, {"name": "x"}),
+        ("DELETE", path, None),
+        ("POST", f"{path}/agents", {"agent_id": agent["id"]}),
+        ("DELETE", f"{path}/agents/{agent['id']}", None),
+    ):
+        assert (await client.request(method, each, json=body, headers=stranger)).status_code == 404, (method, each)
+    added = await client.post(
+        f"/v1/projects/{theirs['id']}/agents", json={"agent_ids": [agent["id"]]}, headers=stranger
+    )
+    assert [each["status"] for each in added.json()["results"]] == [404]
+    assert (await client.get(path)).json()["agent_count"] == 0
+    assert [each["id"] for each in (await client.get("/v1/projects", headers=stranger)).json()] == [theirs["id"]]

@@ -443,6 +443,61 @@ async def test_agents_are_migrated_to_a_new_version(client: httpx.AsyncClient, p
     assert "New of Ada." in prompt and "second of Ada" in prompt
 
 
+async def test_a_migration_leaves_blocks_of_other_deployments_alone(client: httpx.AsyncClient) -> None:
+    await done(client, "POST", "", {"type": "agent_file", "agent_file": file_with("old of {{name}}"), "name": "shop"})
+    made: list[str] = []
+    for name in ("Ada", "Bob"):
+        body = {"memory_variables": {"name": name}, "agent_name": name}
+        made += (await done(client, "POST", "/shop/agents", body))["agent_ids"]
+    ada, bob = [{one["label"]: one["id"] for one in (await shown(client, each))["blocks"]} for each in made]
+    attached = f"/v1/agents/{made[1]}/core-memory/blocks"
+    assert (await client.patch(f"{attached}/detach/{bob['human']}")).status_code == 200
+    assert (await client.patch(f"{attached}/attach/{ada['human']}")).status_code == 200
+    await done(client, "PATCH", "/shop", {"agent_file_json": file_with("new of {{name}}", block_ids=["block-0"])})
+    saved = await done(
+        client, "POST", "/shop/save", {"migrate_agents": True, "block_reconciliation_strategy": "reconcile-all"}
+    )
+    assert saved["kelpie_migrated_agents"] == 2
+    first, second = [await shown(client, each) for each in made]
+    assert values_of(first) == {"human": "new of Ada"} and values_of(second) == {"human": "new of Ada"}
+    assert (await client.get(f"/v1/blocks/{bob['human']}")).json()["value"] == "old of Bob"
+    for block_id in (ada["persona"], bob["persona"]):
+        assert (await client.get(f"/v1/blocks/{block_id}")).status_code == 404
+
+
+async def test_a_migration_leaves_agents_of_other_templates_alone(client: httpx.AsyncClient) -> None:
+    made: dict[str, str] = {}
+    for name in ("shop", "bank"):
+        document = file_with(f"{name} of {{{{name}}}}", system=name)
+        await done(client, "POST", "", {"type": "agent_file", "agent_file": document, "name": name})
+        (made[name],) = (await done(client, "POST", f"/{name}/agents"))["agent_ids"]
+    plain = await make_agent(client, system="plain")
+    before = await shown(client, made["bank"])
+    await done(client, "PATCH", "/shop", {"agent_file_json": file_with("changed", system="changed")})
+    saved = await done(client, "POST", "/shop/save", {"migrate_agents": True})
+    assert saved["kelpie_migrated_agents"] == 1
+    assert (await shown(client, made["shop"]))["system"] == "changed"
+    assert await shown(client, made["bank"]) == before
+    assert (await shown(client, plain["id"]))["system"] == "plain"
+
+
+async def test_a_migration_keeps_the_conversations_and_what_was_said(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    await done(client, "POST", "", {"type": "agent_file", "agent_file": file_with("old"), "name": "shop"})
+    (made,) = (await done(client, "POST", "/shop/agents"))["agent_ids"]
+    body = {"summary": "apart", "isolated_block_labels": ["human"]}
+    thread = (await client.post("/v1/conversations/", params={"agent_id": made}, json=body)).json()
+    path = f"/v1/conversations/{thread['id']}/messages"
+    await client.post(path, json={"input": "one", "streaming": False})
+    await done(client, "PATCH", "/shop", {"agent_file_json": file_with("new", system="Be new.")})
+    await done(client, "POST", "/shop/save", {"migrate_agents": True})
+    await client.post(path, json={"input": "two", "streaming": False})
+    prompt = prompt_of(puppet)
+    assert "Be new." in prompt and "one" in prompt and "old" in prompt  # its own copy of the block stays
+    (copy,) = thread["isolated_block_ids"]
+    assert (await client.get(f"/v1/blocks/{copy}")).json()["value"] == "old"
+    assert values_of(await shown(client, made))["human"] == "new"
+
+
 async def test_templates_need_the_right_key_and_belong_to_one_organization(
     kelpie: Kelpie, client: httpx.AsyncClient
 ) -> None:

@@ -1,25 +1,31 @@
-"""Planted bugs in projects, schedules, webhooks, batches and dashboard sessions, each with the seed that finds it.
+"""Planted bugs in projects, schedules, webhooks, batches, imports and dashboard sessions, each with its seed.
 
 `tests/sim/mutations.py` describes how they are used.
 """
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import bindparam, select
 
 from kelpie.accounts import authentication
 from kelpie.accounts.sessions import Sessions
 from kelpie.agent.resources.projects import Projects
 from kelpie.batches import runner as batch_runner
-from kelpie.batches.batches import Batches
-from kelpie.core.errors import StorageError
+from kelpie.batches.batches import Batches, RepeatableRequest
+from kelpie.core.errors import NotFound, StorageError
+from kelpie.core.files.files import FileStatus
+from kelpie.core.ids import HookId, ProjectId
 from kelpie.core.triggers.schedules import DueTimes, Firing, FiringStatus, MissedPolicy, Schedule, after_failure
 from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.agents import projects as project_rows
+from kelpie.storage.files import files as file_rows
 from kelpie.storage.runs import batches as batch_rows
+from kelpie.storage.tables import files as file_table
 from kelpie.storage.triggers import firings as firing_rows
 from kelpie.storage.triggers import schedules as schedule_rows
 from kelpie.triggers import delivery, scheduled_batch, scheduler, webhooks
@@ -64,6 +70,22 @@ def an_agent_leaves_its_project_in_two_transactions(patch: pytest.MonkeyPatch) -
     patch.setattr(Projects, "_delete_project", delete)
 
 
+def an_agent_that_leaves_its_home_stays_where_it_was_added(patch: pytest.MonkeyPatch) -> None:
+    async def remove(self: Any, project_id: str, agent_id: Any) -> None:
+        now = self._world.clock.now()
+
+        def write(tx: Any) -> None:
+            if agent_rows.owned(tx, self._organization, agent_id).project_id == project_id:
+                agent_rows.update_agent(tx, agent_id, {"project_id": None}, now)
+            elif not project_rows.remove(tx, ProjectId(project_id), agent_id):
+                raise NotFound("Agent of the project", agent_id)
+
+        await self._world.database.transact(write)
+        self._live_agents.reload((agent_id,))
+
+    patch.setattr(Projects, "remove", remove)
+
+
 # --- schedules -------------------------------------------------------------------------------------------------------
 
 
@@ -76,6 +98,22 @@ def a_firing_that_was_heard_is_tried_again(patch: pytest.MonkeyPatch) -> None:
         return after_failure(firing, "again", now, counted=True) if again else after
 
     patch.setattr(scheduler.delivery, "settle", settle)
+
+
+def a_turn_that_failed_after_its_first_step_is_tried_again(patch: pytest.MonkeyPatch) -> None:
+    original = delivery.settle
+
+    def settle(tx: Any, firing: Firing, now: int) -> Firing | None:
+        after = original(tx, firing, now)
+        again = after is not None and "failed after 1 steps" in (after.error or "")
+        return after_failure(firing, "again", now, counted=True) if again else after
+
+    patch.setattr(scheduler.delivery, "settle", settle)
+
+
+def a_firing_forgets_its_conversation(patch: pytest.MonkeyPatch) -> None:
+    original = delivery._run
+    patch.setattr(delivery, "_run", lambda *arguments: replace(original(*arguments), conversation_id=None))
 
 
 def a_due_time_is_taken_before_it_is_fired(patch: pytest.MonkeyPatch) -> None:
@@ -252,6 +290,56 @@ def a_delivery_that_comes_again_is_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(webhooks, "DELIVERY_HEADERS", ())
 
 
+def the_webhooks_of_an_agent_share_the_ids_of_their_deliveries(patch: pytest.MonkeyPatch) -> None:
+    original = webhooks.Webhooks._shown
+
+    async def shown(self: Any) -> Any:
+        return replace(await original(self), id=HookId("hook-of-all"))
+
+    patch.setattr(webhooks.Webhooks, "_shown", shown)
+
+
+def the_items_of_a_batch_share_an_id(patch: pytest.MonkeyPatch) -> None:
+    original = Batches._row
+
+    def row(self: Any, batch_id: Any, place: int, new: Any, now: int) -> Any:
+        item, what = original(self, batch_id, place, new, now)
+        same = tuple(replace(each, otid=f"{batch_id}-0-{at}") for at, each in enumerate(what.given.messages))
+        return item, replace(what, given=replace(what.given, messages=same))
+
+    patch.setattr(Batches, "_row", row)
+
+
+def a_batch_that_comes_again_is_another_one(patch: pytest.MonkeyPatch) -> None:
+    numbers = count()
+    original = RepeatableRequest.batch_id
+
+    def batch_id(self: RepeatableRequest, organization: Any, agent_id: Any) -> Any:
+        return original(replace(self, key=f"{self.key} {next(numbers)}"), organization, agent_id)
+
+    patch.setattr(RepeatableRequest, "batch_id", batch_id)
+
+
+def a_batch_counts_what_was_cancelled_as_failed(patch: pytest.MonkeyPatch) -> None:
+    original = batch_rows.progress
+
+    def progress(tx: Any, batch_id: Any) -> Any:
+        done = original(tx, batch_id)
+        return replace(done, failed=done.failed + done.cancelled, cancelled=0)
+
+    patch.setattr(batch_rows, "progress", progress)
+
+
+# --- files of imports -------------------------------------------------------------------------------------------------
+
+
+def a_start_drops_the_files_of_an_import(patch: pytest.MonkeyPatch) -> None:
+    only = select(file_table.c.id).where(
+        file_table.c.id.in_(bindparam("ids", expanding=True)), file_table.c.status == FileStatus.parsing.value
+    )
+    patch.setattr(file_rows, "_UNREAD", only)
+
+
 # --- sessions of the dashboard ---------------------------------------------------------------------------------------
 
 
@@ -294,6 +382,7 @@ def a_session_that_was_accepted_once_does_not_expire(patch: pytest.MonkeyPatch) 
 _SCHEDULES, _BATCHED, _TWO = "schedules-and-webhooks", "scheduled-batches", "two-schedulers-one-disk"
 _STILL = "no schedule stands still"
 _ONCE = "a firing is heard once"
+_FILES = "agent-files"
 
 TRIGGERED = (
     Mutation(a_home_project_that_goes_is_told_to_no_live_agent, "projects", 3, 20, "a live agent has what is stored"),
@@ -313,6 +402,16 @@ TRIGGERED = (
     Mutation(a_scheduled_batch_that_was_heard_in_part_is_tried_again, _BATCHED, 3, 20, _ONCE),
     Mutation(a_batch_is_stored_in_two_transactions, "batches", 1, 15, "an acknowledged batch is stored"),
     Mutation(a_full_queue_ends_the_batch, "batches", 0, 10, "a batch ends"),
+    Mutation(
+        an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 4, 30, "shows what was done"
+    ),
+    Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 3, 20, _ONCE),
+    Mutation(a_firing_forgets_its_conversation, _SCHEDULES, 0, 10, "says what its schedule says"),
+    Mutation(the_webhooks_of_an_agent_share_the_ids_of_their_deliveries, _SCHEDULES, 0, 10, "delivery is one message"),
+    Mutation(the_items_of_a_batch_share_an_id, "batches", 0, 10, "an item"),
+    Mutation(a_batch_that_comes_again_is_another_one, "batches", 0, 10, "comes again is one batch"),
+    Mutation(a_batch_counts_what_was_cancelled_as_failed, "batches", 0, 15, "counts the outcomes"),
+    Mutation(a_start_drops_the_files_of_an_import, _FILES, 0, 60, "files of an import are kept"),
     Mutation(a_session_that_was_signed_out_is_remembered, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_outlives_its_key, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_that_was_accepted_once_does_not_expire, "dashboard-sessions", 0, 10, "outlives its lifetime"),

@@ -39,6 +39,8 @@ DELIVERY_HEADERS = (
     "x-delivery-id",
 )
 
+NO_CONVERSATION = "The conversation of this webhook was deleted. Choose another one for it, or none."
+
 
 class Webhooks:
     """Webhooks of the caller's organization. `changed` is called when a token stops working."""
@@ -132,7 +134,8 @@ class Webhooks:
     async def deliver(self, body: bytes, headers: Mapping[str, str]) -> Run:
         """Wakes the agent of the webhook whose token the caller showed.
 
-        Raises NotFound, Forbidden for one that is switched off, InvalidInput, and what a background send raises.
+        Raises NotFound, Forbidden for one that is switched off, Conflict for one whose conversation was deleted,
+        InvalidInput, and what a background send raises.
         """
         hook = await self._shown()
         text = readable(body, headers.get("content-type", ""))
@@ -152,12 +155,22 @@ class Webhooks:
         return run
 
     async def _shown(self) -> Webhook:
-        found = await self._world.database.read(lambda tx: hooks.find(tx, self._caller.key_id or ""))
+        def read(tx: Tx) -> tuple[Webhook, bool] | None:
+            found = hooks.find(tx, self._caller.key_id or "")
+            if found is None:
+                return None
+            thread = found[0].conversation_id
+            return found[0], thread is None or conversations.is_live(tx, thread)
+
+        found = await self._world.database.read(read)
         if found is None or found[0].organization_id != self._organization:
             raise NotFound("Webhook", "?", NO_HOOK)
-        if not found[0].enabled:
+        hook, can_be_heard = found
+        if not hook.enabled:
             raise Forbidden("This webhook is switched off. Switch it on before delivering to it.")
-        return found[0]
+        if not can_be_heard:
+            raise Conflict(NO_CONVERSATION)
+        return hook
 
     async def _known(self, hook: Webhook, otid: str) -> Run | None:
         def read(tx: Tx) -> Run | None:

@@ -127,34 +127,42 @@ class ProjectKind(RecordKind):
         ),
     )
 
-    def __init__(self, cast: Cast) -> None:
-        super().__init__(cast)
-        self.home: dict[str, str] = {}  # of agents: the key of a project
-
     def acts(self, model: RecordModel) -> Sequence[Callable[[], Any]]:
-        return (lambda: self._move(model),)
+        return (lambda: self._move(model), lambda: self._add_again(model))
 
     async def _move(self, model: RecordModel) -> None:
-        """An agent that gets another home stays in a project that it was added to, which nobody else knows."""
+        """An agent without a home gets one, also a project that it was added to before."""
         key, agent = model.some(), model.client.picks(sorted(self.cast.agents))
-        if key is None or any(agent in record["agents"] for record in model.state.values()):
+        path = f"/v1/agents/{self.cast.agents[agent]}"
+        if key is None or (await model.maybe(path))["project_id"] not in (None, model.ids[key]):
             return
         after = deepcopy(model.state)
-        after[key]["agents"] = sorted((*after[key]["agents"], agent))
-        path = f"/v1/agents/{self.cast.agents[agent]}"
+        after[key]["agents"] = sorted({*after[key]["agents"], agent})
         await model.change("PATCH", path, {"project_id": model.ids[key]}, after)
+
+    async def _add_again(self, model: RecordModel) -> None:
+        """An agent that is in a project, perhaps because that is its home, is added to it: one removal takes it out."""
+        key = model.some()
+        if key is not None and (there := model.state[key]["agents"]):
+            body = {"agent_id": self.cast.agents[model.client.picks(there)]}
+            await model.change("POST", f"{model.item(key)}/agents", body, model.state)
 
     async def check(self, model: RecordModel) -> None:
         """The agents of a project are found by it, and no agent names one that is gone."""
+        homes: dict[str, str] = {}
         for key, record in model.state.items():
             for path in (f"{model.item(key)}/agents?limit=100", f"/v1/agents/?limit=100&project_id={model.ids[key]}"):
                 found = self.cast.names("agents", [one["id"] for one in await model.maybe(path)])
                 if found != record["agents"]:
                     raise Broken("a filter finds what fits it", f"{path}: {found} and not {record['agents']}")
+            shown = await model.maybe(model.item(key))
+            homes |= {one["id"]: shown["id"] for one in shown["agents"] if one["home"]}
         for agent, agent_id in self.cast.agents.items():
             home = (await model.maybe(f"/v1/agents/{agent_id}"))["project_id"]
             if home is not None and home not in model.ids.values():
                 raise Broken("no agent is in a deleted project", f"{agent} is in {home}")
+            if home != homes.get(agent_id):
+                raise Broken("a project knows whose home it is", f"{agent} is at home in {home}: {homes}")
 
 
 class FolderKind(RecordKind):

@@ -1,5 +1,6 @@
 """Schedules and webhooks as kinds of records."""
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -123,6 +124,7 @@ class WebhookKind(_OfAgent):
         self.ended: list[str] = []
         self.heard: dict[tuple[str, str], str] = {}  # by webhook and delivery: its run
         self._names: list[str] = []
+        self._texts: dict[str, str] = {}  # by run: what its agent is told
         self._made = 0
 
     def told(self, key: str, before: Record | None, after: Record, answer: Any) -> None:
@@ -165,8 +167,23 @@ class WebhookKind(_OfAgent):
         if told.status != wanted:
             raise Broken("a webhook that is on takes what is delivered", f"{record}: {told.status} {told.body!r}")
         mark, run_id = (model.ids[key], name), told.json().get("run_id")
-        if wanted == 202 and self.heard.setdefault(mark, run_id) != run_id:
+        if wanted != 202:
+            return
+        if self.heard.setdefault(mark, run_id) != run_id:
             raise Broken("a delivery that comes again is the one before", f"{mark}: {self.heard[mark]} and {run_id}")
+        if mixed := [other for other, run in self.heard.items() if run == run_id and other != mark]:
+            raise Broken("a delivery is one of its webhook alone", f"{mark} and {mixed} are {run_id}")
+        head = f"[Automatic message, not from a person: the webhook '{key}' received this.]"
+        body = json.dumps({"event": name}, indent=2)
+        self._texts.setdefault(run_id, "\n\n".join(filter(None, (head, record["instructions"], body))))
+
+    async def check(self, model: RecordModel) -> None:
+        await super().check(model)
+        for run_id, text in self._texts.items():
+            listed = await model.maybe(f"/v1/runs/{run_id}/messages")
+            told = [one["content"] for one in listed or () if one["message_type"] == "user_message"]
+            if told not in ([], [text]):  # it waits, or its agent is gone
+                raise Broken("an agent is told what was delivered, by whom and why", f"{told} and not {text}")
 
     async def _is_refused(self, model: RecordModel, path: str) -> None:
         told = await self._post(model, path)

@@ -29,6 +29,10 @@ SOURCE = 'def file_tool(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the
 _TOLD = "SELECT id, name FROM agents WHERE name LIKE ? AND organization_id <> ''"
 _ROWS = "SELECT count(*) FROM messages WHERE agent_id = ?"
 _SEEN = "SELECT count(*) FROM context JOIN messages ON messages.id = context.message_id WHERE context.agent_id = ?"
+_FILES = (
+    "SELECT files.status, files.error FROM files JOIN agent_folders ON agent_folders.folder_id = files.folder_id "
+    "WHERE agent_folders.agent_id = ?"
+)
 
 
 def agent_file(name: str) -> dict[str, Any]:
@@ -122,6 +126,7 @@ class AgentFiles(ServerScenario):
             if not least <= len(there) / 2 <= most or len(there) % 2:
                 raise Broken(WHOLE, f"{name}: {len(there)} agents after {fates}")
             for agent_id, called in there:
+                self._has_its_files(agent_id)
                 rows = [disk.query(statement, agent_id)[0][0] for statement in (_ROWS, _SEEN)]
                 if rows != [SAID + 1, _shown(called)]:
                     raise Broken(WHOLE, f"{agent_id} of {name} has {rows} messages and places in its context")
@@ -133,6 +138,12 @@ class AgentFiles(ServerScenario):
             "SELECT count(*) FROM messages WHERE agent_id NOT IN (SELECT id FROM agents WHERE organization_id <> '')"
         )[0][0]:
             raise Broken("a failed import leaves nothing behind", f"{foreign} messages belong to no agent")
+
+    def _has_its_files(self, agent_id: str) -> None:
+        """The texts of its files are kept from the import until they are read, whatever comes in between."""
+        for status, error in self.machine.disk.query(_FILES, agent_id):
+            if "its upload was lost" in (error or ""):
+                raise Broken("the files of an import are kept", f"a file of {agent_id} is {status}: {error}")
 
 
 def _both_or_none(names: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Schedules and webhooks while the power fails around every commit, writes fail, clocks jump and models fail.
 
-Each due time has one firing, each firing gives its agent its messages at most once, in order, and ends, no schedule
-stands still, missed times follow their policy, two people who change a schedule at once keep what both of them wrote,
-and a delivery that a program repeats is one message.
+Each due time has one firing, each firing gives its agent the messages of its schedule at most once, in order and where
+they belong, and ends, no schedule stands still, missed times follow their policy, two people who change a schedule at
+once keep what both of them wrote, and a delivery that a program repeats is one message of each webhook that gets it.
 """
 
 import asyncio
@@ -40,6 +40,10 @@ _FIRINGS = """
     SELECT f.id, f.schedule_id, f.due_at, f.manual, f.status, f.attempts, f.attempt_at, f.run_id, f.batch_id, f.error,
            f.created_at, s.missed, json_array_length(s.said, '$.messages')
     FROM firings f JOIN schedules s ON s.id = f.schedule_id
+"""
+_WORDS = """
+    SELECT m.otid, m.agent_id, m.conversation_id, m.content, s.agent_id, s.said FROM messages m
+    JOIN firings f ON m.otid LIKE f.id || '-%' JOIN schedules s ON s.id = f.schedule_id WHERE m.role = 'user'
 """
 
 
@@ -101,8 +105,11 @@ class Schedules(ServerScenario):
         maker = self.client("planner")
         for number, agent_id in enumerate(self.agents):
             for policy in self.policies[: 2 + number]:
-                body = self.said(f"every minute {policy}") | {"recurrence_rule": self.rule, "missed_policy": policy}
-                await maker.insist("POST", f"/v1/agents/{agent_id}/schedule", body)
+                body = self.said(f"every minute {policy}\nremember {policy}") | {"missed_policy": policy}
+                if policy == "run_all":  # it has a conversation of its own
+                    thread = await maker.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {})
+                    body["conversation_id"] = thread["id"]
+                await maker.insist("POST", f"/v1/agents/{agent_id}/schedule", body | {"recurrence_rule": self.rule})
         programs = (self._program(self.client(f"program-{n}"), agent_id) for n, agent_id in enumerate(self.agents))
         await together(
             (*programs, self._edit_at_once(), self._person(self.client("person")), self._talk(self.client("talker")))
@@ -158,23 +165,28 @@ class Schedules(ServerScenario):
                 await client.ask("DELETE", path)
 
     async def _program(self, client: ScenarioClient, agent_id: str) -> None:
-        """Delivers each event until it is acknowledged, and sometimes once more."""
-        hook = await client.insist("POST", f"/v1/agents/{agent_id}/hooks", {"name": "events"})
+        """Delivers each event until it is acknowledged, and sometimes once more; some to two webhooks of an agent."""
+        path = f"/v1/agents/{agent_id}/hooks"
+        hooks = [await client.insist("POST", path, {"name": name}) for name in ("events", "others")]
         for number in range(DELIVERIES):
             await client.pause(30.0)
-            name = f"{client.name}-event-{number}"
-            for _ in range(20):
-                status = await self._deliver(client, hook["path"], name)
-                if status == 202:
-                    self.delivered.add(name)
-                    if client.tosses(0.6):
-                        break
-                await client.pause(5.0)
+            key = f"{client.name}-event-{number}"
+            for hook in hooks if client.tosses(0.4) else hooks[:1]:
+                await self._deliver_until_taken(client, hook, key)
 
-    async def _deliver(self, client: ScenarioClient, path: str, name: str) -> int | None:
+    async def _deliver_until_taken(self, client: ScenarioClient, hook: dict[str, Any], key: str) -> None:
+        name = f"{key} for {hook['name']}"
+        for _ in range(20):
+            if await self._deliver(client, hook["path"], name, key) == 202:
+                self.delivered.add(name)
+                if client.tosses(0.6):
+                    break
+            await client.pause(5.0)
+
+    async def _deliver(self, client: ScenarioClient, path: str, name: str, key: str) -> int | None:
         await self.machine.up()
         try:
-            told = await client.connection.request("POST", path, {"event": name}, headers={"Idempotency-Key": name})
+            told = await client.connection.request("POST", path, {"event": name}, headers={"Idempotency-Key": key})
         except ConnectionLost:
             return None
         if told.status not in (202, 409, 429, 503):
@@ -203,6 +215,7 @@ class Schedules(ServerScenario):
         heard = self._heard()
         for each in firings:
             self._is_heard_once(each, heard.get(each.id, []))
+        self._is_what_was_said()
         self._times(firings)
         self._edits()
         self._deliveries()
@@ -215,6 +228,17 @@ class Schedules(ServerScenario):
             firing, _, number = otid.rsplit("-", 2)
             found.setdefault(firing, []).append(int(number))
         return found
+
+    def _is_what_was_said(self) -> None:
+        """A firing says the words of its schedule, to its agent and in its conversation."""
+        for otid, agent_id, thread, content, owner, said in self.machine.disk.query(_WORDS):
+            wanted = json.loads(said)
+            number = int(otid.rpartition("-")[2])
+            text = json.loads(content)[0]["text"]
+            if wanted["messages"][number]["content"][0]["text"] not in text:
+                raise Broken("a firing says what its schedule says", f"{otid} said {text!r} of {wanted}")
+            if (agent_id, thread) != (owner, wanted["conversation_id"]):
+                raise Broken("a firing says what its schedule says", f"{otid} was said in {thread} of {agent_id}")
 
     def _is_heard_once(self, firing: "_Firing", heard: list[int]) -> None:
         where = f"{firing} was heard as {heard}"
@@ -328,6 +352,7 @@ _PLOTS = (
     (
         Aim(Fault.llm_timeout, "llm.reply", rate=0.1),
         Aim(Fault.llm_rate_limit, "llm.with_retry_after", rate=0.1),
+        Aim(Fault.llm_malformed, "llm.status", rate=0.4),  # some turns fail after their first step
         Aim(Fault.network_partition, "network.provider", rate=0.01, times_max=2),
     ),
     (

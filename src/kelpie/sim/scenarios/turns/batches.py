@@ -1,17 +1,21 @@
 """Batches while models time out, writes fail, the power goes around every commit, and clients vanish or cancel.
 
 Each item ends with exactly one outcome, its message is heard at most once and in its order, one that fails leaves the
-others alone, every batch ends, and people who talk to the same agents are answered.
+others alone, every batch ends and counts its outcomes, at most as many items run as may, a request that comes again
+under its key makes one batch, and people who talk to the same agents are answered.
 """
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from kelpie.core.conversations.batches import PARALLEL_MAX
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import ClientTimeout
 from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.ports.scripted_model import token_of
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
@@ -22,7 +26,13 @@ BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 QUIET_S = 900.0
 ROUNDS = 3
 ITEMS = 8
+TRIES = 4  # of a request with a key whose answer was lost
 ENDED = ("completed", "failed", "cancelled")
+_STATES = "SELECT status, count(*) FROM batch_items WHERE batch_id = ? GROUP BY 1"
+_RUNNING = """
+    SELECT i.batch_id, i.agent_id, count(*) FROM batch_items i JOIN jobs j ON j.id = i.batch_id
+    WHERE i.status = 'running' AND json_extract(j.metadata, '$.parallel') = ? GROUP BY 1, 2 HAVING count(*) > ?
+"""
 
 
 class Batches(ServerScenario):
@@ -31,34 +41,52 @@ class Batches(ServerScenario):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.told: dict[str, int] = {}  # batches that were acknowledged, with the number of their items
+        self.texts: dict[str, list[str]] = {}  # of batches that were acknowledged, in the order of their items
+        self.keyed: dict[str, str] = {}  # batches by the keys of their requests
+        self.cancelled: set[str] = set()  # batches that somebody tried to cancel
 
     async def act(self) -> None:
         await self.make_agents(3)
         senders = (self._send(self.client(f"sender-{n}"), agent_id) for n, agent_id in enumerate(self.agents))
         await together((*senders, self._talk(self.client("talker")), self._cancel(self.client("canceller"))))
 
+    def _notes(self, batch: str, texts: list[str]) -> None:
+        self.told[batch], self.texts[batch] = ITEMS, texts
+
     async def _send(self, client: ScenarioClient, agent_id: str) -> None:
         for number in range(ROUNDS):
             await client.pause(5.0)
             texts = [f"{client.name} batch {number} item {item}" for item in range(ITEMS)]
+            if client.tosses(0.3):  # the same is asked several times
+                texts = [texts[0]] * ITEMS
             if client.tosses(0.3):
                 requests = [{"agent_id": client.picks(self.agents), "input": text} for text in texts]
                 told = await client.ask("POST", "/v1/messages/batches", {"requests": requests})
                 if told is not None and told.status == 200:
-                    self.told[told.json()["id"]] = ITEMS
+                    self._notes(told.json()["id"], texts)
                 continue
             body = {"messages": texts, "parallel": client.tosses(0.4)}
             query = client.picks(("", "?background=true", "?wait_s=1"))
-            shown = await self._answer(client, f"/v1/agents/{agent_id}/messages/batch{query}", body)
-            if shown is not None:
-                self.told[shown["batch_id"]] = ITEMS
+            key = f"{client.name} {number}" if client.tosses(0.5) else None
+            for _ in range(TRIES if key else 1):
+                shown = await self._answer(client, f"/v1/agents/{agent_id}/messages/batch{query}", body, key)
+                if shown is None:
+                    continue
+                self._notes(shown["batch_id"], texts)
+                if key and self.keyed.setdefault(key, shown["batch_id"]) != shown["batch_id"]:
+                    raise Broken("a request that comes again is one batch", f"{key}: {self.keyed[key]} and {shown}")
+                if client.tosses(0.7):
+                    break
 
-    async def _answer(self, client: ScenarioClient, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    async def _answer(
+        self, client: ScenarioClient, path: str, body: dict[str, Any], key: str | None
+    ) -> dict[str, Any] | None:
         """The answer to a batch; some clients do not wait for it."""
         await self.machine.up()
         patience_s = 0.5 if client.tosses(0.2) else 3600.0
+        headers = {"Idempotency-Key": key} if key else {}
         try:
-            told = await client.connection.request("POST", path, body, timeout_s=patience_s)
+            told = await client.connection.request("POST", path, body, headers=headers, timeout_s=patience_s)
         except ClientTimeout as late:
             if patience_s > 1.0:
                 raise Broken("every request is answered", str(late)) from late
@@ -71,14 +99,29 @@ class Batches(ServerScenario):
                 raise Broken("a batch tells every outcome", f"{told.status}: {states}")
             if (told.status == 200) != (set(states) == {"completed"}):
                 raise Broken("a batch tells every outcome", f"{told.status}: {states}")
+            self._outcomes_have_answers(told.json()["results"], body)
         elif told.status not in (202, 409, 429, 503):
             raise Broken("a sound request is accepted", f"{path}: {told.status} {told.body!r}")
         return told.json() if told.status in (200, 202, 207) else None
+
+    def _outcomes_have_answers(self, results: list[Any], body: dict[str, Any]) -> None:
+        """An item that is completed shows its own answer, in a conversation of its own if they run at once."""
+        for place, result in enumerate(results):
+            wanted = f"echo {token_of(body['messages'][place])}"
+            said = [one["content"] for one in result["messages"] if one["message_type"] == "assistant_message"]
+            if result["index"] != place or (result["status"] == "completed" and said != [wanted]):
+                raise Broken("an item has its own answer", f"{place}: {result} has not {wanted}")
+        threads = [one["conversation_id"] for one in results if one["status"] == "completed"]
+        if body["parallel"] and (None in threads or len(set(threads)) < len(threads)):
+            raise Broken("items that run at once have a conversation each", f"{threads}")
 
     async def _talk(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS * 2):
             await client.pause(8.0)
             await client.say(client.picks(self.agents))
+            for parallel, most in ((1, PARALLEL_MAX), (0, 1)):
+                if many := self.machine.disk.query(_RUNNING, parallel, most):
+                    raise Broken("at most as many items of a batch run as may", f"parallel is {parallel}: {many}")
 
     async def _cancel(self, client: ScenarioClient) -> None:
         for _ in range(ROUNDS):
@@ -86,7 +129,9 @@ class Batches(ServerScenario):
             told = await client.ask("GET", "/v1/kelpie/batches?active=true")
             known = [] if told is None or told.status != 200 else told.json()
             if known and client.tosses(0.5):
-                await client.ask("POST", f"/v1/kelpie/batches/{client.picks(known)['batch_id']}/cancel")
+                chosen = client.picks(known)["batch_id"]
+                self.cancelled.add(chosen)
+                await client.ask("POST", f"/v1/kelpie/batches/{chosen}/cancel")
 
     def check(self) -> None:
         super().check()
@@ -99,7 +144,32 @@ class Batches(ServerScenario):
                 raise Broken("an acknowledged batch is stored", f"{batch} has {counts[batch]} of {count} items")
         if open_jobs := [job for job, (status, _) in jobs.items() if status not in ENDED]:
             raise Broken("a batch ends", f"{open_jobs}")
+        if missing := set(self.keyed.values()) - set(jobs):
+            raise Broken("an acknowledged batch is stored", f"{missing}")
+        for batch, (status, metadata) in jobs.items():
+            self._is_counted(batch, status, json.loads(metadata))
         self._heard(rows)
+        self._texts()
+
+    def _is_counted(self, batch: str, status: str, metadata: dict[str, Any]) -> None:
+        """The end of a batch says what became of its items."""
+        states = dict(self.machine.disk.query(_STATES, batch))
+        told = {state: metadata[state] for state in ENDED if metadata[state]}
+        wanted = "failed" if states == {"failed": ITEMS} else "completed"
+        if told != states or status not in (wanted, *(("cancelled",) if batch in self.cancelled else ())):
+            raise Broken("a batch counts the outcomes of its items", f"{batch} is {status} with {metadata}: {states}")
+        if metadata.get("cancel_requested") and batch not in self.cancelled:
+            raise Broken("a batch is cancelled by whoever asks for it", f"{batch}: {metadata}")
+
+    def _texts(self) -> None:
+        """Each item was heard as it was written."""
+        for otid, content in self.machine.disk.query(
+            "SELECT otid, content FROM messages WHERE role = 'user' AND otid LIKE 'job-%'"
+        ):
+            batch, place, _ = otid.rsplit("-", 2)
+            text = json.loads(content)[0]["text"]
+            if batch in self.texts and self.texts[batch][int(place)] not in text:
+                raise Broken("an item is heard as it was sent", f"{otid}: {text!r}, not {self.texts[batch]}")
 
     def _heard(self, rows: list[Any]) -> None:
         disk = self.machine.disk

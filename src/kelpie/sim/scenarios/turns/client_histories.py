@@ -1,12 +1,14 @@
 """OpenAI's clients while the disk fails and the power is cut: they send their whole history with every request, vanish,
-retry with and without saying so, regenerate answers and change what they said.
+retry with and without saying so, regenerate answers, change what they said, and go on from one answer in two windows.
 
 Whatever happens, an agent is only ever shown a history that one client really has: nothing is said twice in it, and
 nothing of another client is in it. An answer that a client got is one to its own last message.
 """
 
+import asyncio
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
@@ -19,6 +21,7 @@ from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, toget
 
 TRIES_MAX = 60
 TURNS = 5
+CALLS_MAX = 10  # of a turn: after results that a fault cut off, the model calls once more
 CHAT, RESPONSES = "/openai/v1/chat/completions", "/openai/v1/responses"
 _TOKEN = re.compile(r"\btok-[0-9a-z-]+")
 _TOOL = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
@@ -54,12 +57,21 @@ class ClientHistoryScenario(ServerScenario):
                 lines = ("call fetch {}",) if client.tosses(0.3) else ()
                 text = "\n".join((self.machine.history.token(), *lines))
                 history.append({"role": "user", "content": text})
-            history.append(await self._answer(client, self.agents[number % 2], history))
+            agent_id = self.agents[number % 2]
+            if client.tosses(0.3):  # in another window the same history goes on in other words, at the same time
+                other = [*history[:-1], {"role": "user", "content": self.machine.history.token()}]
+                window = self.client(f"{client.name}-window-{len(self.histories)}")
+                told, _ = await asyncio.gather(
+                    self._answer(client, agent_id, history), self._answer(window, agent_id, other)
+                )
+            else:
+                told = await self._answer(client, agent_id, history)
+            history.append(told)
 
     async def _answer(self, client: ScenarioClient, agent_id: str, history: list[Message]) -> Message:
         """The answer to the last message; calls of the client's tool are answered on the way."""
         told = list(history)
-        for _ in range(3):
+        for _ in range(CALLS_MAX):
             self._note(told)
             streams = client.tosses(0.4)
             body = {"model": agent_id, "messages": told, "tools": [_TOOL], "stream": streams}
@@ -88,20 +100,33 @@ class ClientHistoryScenario(ServerScenario):
             await client.pause()
             if chain and client.tosses(0.3):
                 chain.pop()
-            token = self.machine.history.token()
-            self.histories.add((*(said for said, _ in chain), token))
-            body: dict[str, Any] = {"model": self.agents[number % 2], "input": token}
-            if chain:
-                body["previous_response_id"] = chain[-1][1]
-            made = (await self._insist(client, RESPONSES, body)).json()
-            text = "".join(part["text"] for item in made["output"] for part in item.get("content", ()))
-            if made["status"] != "completed" or text != f"echo {token}":
-                raise Broken("an answer is one to the last message", f"{token}: {made}")
-            again = await client.insist("GET", f"{RESPONSES}/{made['id']}")
-            if again["output"] != made["output"] or again["status"] != "completed":
-                raise Broken("a response is read as it was given", f"{again} was {made}")
-            chain.append((token, made["id"]))
-            self.answered.append(token)
+            if client.tosses(0.3):  # two go on from the same response at once
+                window = self.client(f"{client.name}-window-{len(self.histories)}")
+                link, _ = await asyncio.gather(
+                    self._respond(client, chain, number), self._respond(window, chain, number)
+                )
+            else:
+                link = await self._respond(client, chain, number)
+            chain.append(link)
+
+    async def _respond(self, client: ScenarioClient, chain: Sequence[tuple[str, str]], number: int) -> tuple[str, str]:
+        """The next link of a chain."""
+        token = self.machine.history.token()
+        self.histories.add((*(said for said, _ in chain), token))
+        body: dict[str, Any] = {"model": self.agents[number % 2], "input": token}
+        if chain:
+            body["previous_response_id"] = chain[-1][1]
+        made = (await self._insist(client, RESPONSES, body)).json()
+        text = "".join(part["text"] for item in made["output"] for part in item.get("content", ()))
+        if made["status"] != "completed" or text != f"echo {token}":
+            raise Broken("an answer is one to the last message", f"{token}: {made}")
+        again = await client.insist("GET", f"{RESPONSES}/{made['id']}")
+        if again["output"] != made["output"] or again["status"] != "completed":
+            raise Broken("a response is read as it was given", f"{again} was {made}")
+        if again["previous_response_id"] != body.get("previous_response_id"):
+            raise Broken("a response is read as it was given", f"{again} follows {body}")
+        self.answered.append(token)
+        return token, made["id"]
 
     # --- what every client does -------------------------------------------------------------------------------------
 
