@@ -85,10 +85,20 @@ class Corruption(ServerScenario):
         told = [each.json()["value"] for each in (alone, version) if each is not None and each.status == 200]
         if any(value != secret for value in told) or (block["value"] != secret and LOST not in block["value"]):
             raise Broken("what is damaged is never told as truth", f"{block['value']} {told}")
+        if LOST in block["value"] and client.tosses(0.5):
+            await self._mend(client, agent_id, block["id"])
         for request in self.machine.llm.seen:
             shown = str(request.body["messages"][0])
             if request.body.get("user") == agent_id and secret not in shown and LOST not in shown:
                 raise Broken("what is damaged is never told as truth", shown)
+
+    async def _mend(self, client: ScenarioClient, agent_id: str, block_id: str) -> None:
+        """A block that is damaged can be given a new value, and is whole from then on."""
+        secret = self.secrets[agent_id]
+        made = await client.ask("PATCH", f"/v1/blocks/{block_id}", {"value": secret})
+        found = await client.ask("GET", f"/v1/blocks/{block_id}")
+        if made is not None and made.status == 200 and found is not None and found.json().get("value") != secret:
+            raise Broken("a damaged block is mended by a new value", f"{block_id}: {found.status} {found.body!r}")
 
     def _all_true(self, texts: Any) -> None:
         said = {each.token for each in self.machine.history.said}
