@@ -6,6 +6,7 @@ agent still works.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from kelpie.search.text.segment_queue import LOOSE_MAX
@@ -59,7 +60,10 @@ class Corruption(ServerScenario):
             heard = await client.say(agent_id, FIND, RECALL)
             for tool in ("archival_memory_search", "conversation_search"):
                 for result in heard.results(tool):
-                    self._all_true(each["content"] for each in json.loads(result)["results"])
+                    shown = [each["content"] for each in json.loads(result)["results"]]
+                    self._all_true(shown)
+                    if tool == "archival_memory_search":
+                        _none_damaged(shown)
             listed = await client.ask("GET", f"/v1/agents/{agent_id}/messages?limit=1000&order=asc")
             if listed is None or listed.status != 200:
                 raise Broken("a damaged row hides no other", f"{listed}")
@@ -72,6 +76,7 @@ class Corruption(ServerScenario):
             if response is None or response.status != 200:
                 raise Broken("a damaged row hides no other", f"{mode}: {response}")
             self._all_true(each["passage"]["text"] for each in response.json())
+            _none_damaged(each["passage"]["text"] for each in response.json())
 
     async def _block_reads_are_true(self, client: ScenarioClient, agent_id: str) -> None:
         """In a list and in the prompt it is true or marked as damaged; alone it is refused; so is a version."""
@@ -122,6 +127,12 @@ class Corruption(ServerScenario):
         self.machine.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")
         await self.machine.restart()
         await super().settle()
+
+
+def _none_damaged(texts: Iterable[str]) -> None:
+    """A search leaves damaged passages out."""
+    if found := [text for text in texts if LOST in text]:
+        raise Broken("a search leaves out what is damaged", f"{found}")
 
 
 CORRUPTION = scenario(
