@@ -17,6 +17,7 @@ from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.facts import FactQuery, FactSearch, FactSettings
 from kelpie.core.permissions.budgets import Budget
+from kelpie.core.permissions.quotas import Quota
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.provider.interface import Event, Request
 from kelpie.memory.facts import Facts
@@ -374,3 +375,103 @@ def test_entries_that_say_nothing_are_left_out_and_all_is_bounded():
     assert len(heard.entities) == model_answer.ENTITIES_MAX and heard.entities[0].name == "7"
     [kept] = heard.facts
     assert (len(kept.value), kept.confidence, kept.sources, kept.link, kept.replaces) == (500, 0.5, (), None, None)
+
+
+async def hindered_by(rig: Rig, agent_id: AgentId) -> str:
+    """Why the extraction is put off, once it is."""
+
+    async def error() -> str | None:
+        now = await state(rig, agent_id)
+        return now and now.last_error
+
+    return await until(error)
+
+
+async def test_the_first_fact_of_an_attribute_says_whether_it_has_several_values(ears: Rig):
+    agent_id = await agent(ears)
+    await told(ears, agent_id, "I like pizza.", found(fact("pizza", "likes", one_value=False)))
+    await told(ears, agent_id, "I like sushi.", found(fact("sushi", "likes", one_value=True)))
+    await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin", one_value=True)))
+    await told(ears, agent_id, "And in Oslo.", found(fact("Oslo", one_value=False)))
+    now = await door(ears).select(agent_id, FactQuery(at=ears.kelpie.world.clock.now()))
+    assert sorted(each.fact.value for each in now) == ["Oslo", "pizza", "sushi"]
+
+
+async def test_an_agent_that_was_stopped_learns_nothing(ears: Rig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extractor, "LOOK_EVERY_S", 0.01)
+    agent_id = await agent(ears, FactSettings(every_turns=2))
+    await ears.say(agent_id, "I live in Berlin.")
+    await ears.kelpie.world.database.transact(lambda tx: tx.exec_driver_sql("UPDATE agents SET stopped = 1"))
+    await ears.kelpie.api().agents.update(agent_id, {"facts": ON})
+    ears.kelpie.runtime.turn_dependencies.fact_extractor.wake()
+    assert await hindered_by(ears, agent_id) == "The agent is stopped."
+    assert not heard(ears).questions
+
+
+async def test_an_agent_with_as_many_facts_as_may_be_learns_no_more(ears: Rig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extractor, "FACTS_MAX", 1)
+    agent_id = await agent(ears)
+    await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
+    await ears.say(agent_id, "I moved to Oslo.")
+    assert "already has 1 facts" in await hindered_by(ears, agent_id)
+    assert len(heard(ears).questions) == 1
+
+
+async def test_a_name_that_is_another_entitys_is_not_taken_over(ears: Rig):
+    agent_id = await agent(ears)
+    robert = {"name": "Robert", "kind": "person", "aliases": ["Bob"]}
+    await told(ears, agent_id, "Bob is ill.", found(entities=[robert]))
+    await told(ears, agent_id, "Alice is well.", found(entities=[{"name": "Alice", "kind": "person"}]))
+    await told(ears, agent_id, "Alice!", found(entities=[{"name": "Alice", "kind": "", "aliases": ["Bob", "Al"]}]))
+    known = {one.name: (one.kind, one.aliases) for one in await door(ears).entities(agent_id, 10, 0)}
+    assert known == {"Alice": ("person", ("Al",)), "Robert": ("person", ("Bob",))}
+
+
+async def test_a_search_gives_no_more_facts_than_it_was_asked_for(ears: Rig):
+    agent_id = await agent(ears)
+    for city in ("Berlin", "Oslo", "Rome"):
+        await told(ears, agent_id, f"I live in {city}.", found(fact(city)))
+    search = await door(ears).search(agent_id, FactSearch("lives in Berlin", limit=2))
+    assert search.found[0].fact.value == "Rome" and len(search.found) == 2, "what is true now first"
+
+
+async def test_what_is_said_in_a_turn_that_runs_is_not_read_yet(ears: Rig):
+    agent_id = await agent(ears, FactSettings(every_turns=3))
+    for text in ("one", "two"):
+        await ears.say(agent_id, text)
+    database, now = ears.kelpie.world.database, await state(ears, agent_id)
+    assert now is not None
+
+    def texts(tx: Any) -> list[str]:
+        return [message.text for message in fact_progress.messages_since(tx, now, 100) if message.role == "user"]
+
+    def is_due(tx: Any) -> bool:
+        tx.exec_driver_sql("UPDATE fact_states SET every_turns = 2")
+        found = bool(fact_progress.due(tx, 2**60, 10))
+        tx.exec_driver_sql("UPDATE fact_states SET every_turns = 3")
+        return found
+
+    assert await database.read(texts) == ["one", "two"] and await database.transact(is_due)
+    newest = "(SELECT run_id FROM messages WHERE role = 'user' ORDER BY seq DESC LIMIT 1)"
+    await database.transact(lambda tx: tx.exec_driver_sql(f"UPDATE runs SET status = 'running' WHERE id = {newest}"))
+    assert await database.read(texts) == ["one"] and not await database.transact(is_due)
+
+
+async def test_what_was_read_before_a_reset_is_not_learnt_after_it(ears: Rig):
+    agent_id = await agent(ears)
+    before = await state(ears, agent_id)
+    assert before is not None and before.through
+    database = ears.kelpie.world.database
+    await database.transact(lambda tx: fact_progress.rewind(tx, agent_id))
+    await database.transact(lambda tx: fact_progress.set_through(tx, agent_id, before.through))
+    assert not await database.transact(lambda tx: fact_progress.change(tx, before, before))
+
+
+async def test_an_hourly_limit_of_tokens_stops_the_extraction(ears: Rig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extractor, "LOOK_EVERY_S", 0.01)
+    agent_id = await agent(ears, FactSettings(every_turns=2))
+    await ears.say(agent_id, "I live in Berlin.")
+    await ears.kelpie.api().agents.update(agent_id, {"facts": ON, "quota": Quota(tokens=1)})
+    ears.kelpie.runtime.turn_dependencies.fact_extractor.wake()
+    assert await hindered_by(ears, agent_id) == "The agent has used up its tokens for this hour."
+    assert not heard(ears).questions

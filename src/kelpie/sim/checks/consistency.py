@@ -25,6 +25,9 @@ _OTHER_TAGS = """
         <> (SELECT count(*) FROM {0}_tags g WHERE g.{0}_id = t.id)
         OR EXISTS (SELECT 1 FROM {0}_tags g WHERE g.{0}_id = t.id
             AND g.tag NOT IN (SELECT value FROM json_each(t.tags)))"""
+# Facts that were true for a time; one that was never true keeps its row.
+_LASTING = "({0}.valid_until IS NULL OR {0}.valid_until > {0}.valid_from)"
+_BOTH_LASTING = f"{_LASTING.format('f')} AND {_LASTING.format('g')}"
 _WRONG = {
     **{
         f"a run that was not compacted has not the {name} of its steps": f"""
@@ -139,6 +142,16 @@ _WRONG = {
         OR NOT t.base BETWEEN 1 AND t.latest""",
     "a tool cannot be found": """
         SELECT id, name FROM tools WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'tool')""",
+    "two values of one thing are true at once": f"""
+        SELECT f.id, f.value, g.id, g.value FROM facts f JOIN facts g ON g.agent_id = f.agent_id AND g.id > f.id
+        AND g.subject_key = f.subject_key AND g.attribute_key = f.attribute_key
+        WHERE {_BOTH_LASTING} AND (f.exclusive AND g.exclusive OR f.value_key = g.value_key)
+        AND f.valid_from < coalesce(g.valid_until, f.valid_from + 1)
+        AND g.valid_from < coalesce(f.valid_until, g.valid_from + 1)""",
+    "a fact was replaced by one that does not say so, or began at another time": f"""
+        SELECT f.id FROM facts f LEFT JOIN facts g ON g.id = f.superseded_by
+        WHERE f.superseded_by IS NOT NULL AND {_LASTING.format("f")}
+        AND (g.id IS NULL OR g.agent_id <> f.agent_id OR g.supersedes IS NOT f.id OR g.valid_from <> f.valid_until)""",
     "an agent has two archives": "SELECT agent_id FROM agent_archives GROUP BY agent_id HAVING count(*) > 1",
 }
 

@@ -200,7 +200,9 @@ class WorkingMemoryModel(ModelledResource):
         full = key not in self.state and len(self.state) >= ENTRIES_MAX
         return _bytes(value) <= VALUE_BYTES_MAX and not full and (size <= own or total <= BYTES_MAX)
 
-    async def _write(self, method: str, key: str, body: dict[str, Any], value: Any, keeps_end: bool) -> None:
+    async def _write(
+        self, method: str, key: str, body: dict[str, Any], value: Any, keeps_end: bool, *, ends: bool = False
+    ) -> None:
         """Sends a write, sometimes with the version that it expects, or with another one."""
         end = self.state[key]["end"] if keeps_end and key in self.state else None
         right = self.client.picks((None, None, True, False))
@@ -208,7 +210,7 @@ class WorkingMemoryModel(ModelledResource):
         if right is not None:
             body = {**body, "if_version": here if right else here + 1}
         refused = 409 if right is False else None if self._fits(key, value) else 400
-        if self.client.tosses(0.5):
+        if ends or self.client.tosses(0.5):
             body = {**body, "ttl_seconds": TTL_S}
 
         def after(answer: Any) -> Any:
@@ -251,8 +253,16 @@ class WorkingMemoryModel(ModelledResource):
         """An entry is there until its end, and not from its end on."""
         ending = [name for name, one in self.state.items() if one["end"] is not None]
         key = self.client.picks(ending) if ending else key
+        if not ending:
+            await self._write("PUT", key, {"value": 7}, 7, keeps_end=False, ends=True)
         end = self.state.get(key, {"end": None})["end"]
         if end is None:
+            return
+        if self.client.tosses(0.5):  # nobody looks at it in between: the write itself finds that it is over
+            await self.sleep_until(end)
+            self.state = self.current(self.state)
+            await self.client.picks((self._put, self._increment, self._append, self._merge))(key)
+            await self.check()
             return
         await self.sleep_until(end - 1)
         before = await self.maybe(f"{self.path}/{quote(key)}")

@@ -90,6 +90,8 @@ class AgentFiles(ServerScenario):
             if answer is not None and answer.status == 200:
                 made: list[str] = answer.json()["agent_ids"]
                 self.imported += made
+                if client.tosses(0.3):
+                    self.machine.crash()  # before its files are read
                 await self._is_there(client, made)
 
     async def _is_there(self, client: ScenarioClient, made: list[str]) -> None:
@@ -134,6 +136,9 @@ class AgentFiles(ServerScenario):
             blocks = disk.query("SELECT count(*) FROM blocks WHERE value = ?", name)[0][0]
             if not groups == blocks == len(there) // 2:
                 raise Broken(WHOLE, f"{name}: {len(there)} agents, {groups} groups, {blocks} shared blocks")
+        wanted = "SELECT name, status, error FROM files WHERE status <> 'completed' AND organization_id <> ''"
+        if unread := [each for each in disk.query(wanted) if "interrupted" not in (each[2] or "")]:
+            raise Broken("the files of an import are read in the end", f"{unread}")
         if foreign := disk.query(
             "SELECT count(*) FROM messages WHERE agent_id NOT IN (SELECT id FROM agents WHERE organization_id <> '')"
         )[0][0]:

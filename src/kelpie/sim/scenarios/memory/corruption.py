@@ -6,6 +6,7 @@ agent still works.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from kelpie.search.text.segment_queue import LOOSE_MAX
@@ -59,7 +60,10 @@ class Corruption(ServerScenario):
             heard = await client.say(agent_id, FIND, RECALL)
             for tool in ("archival_memory_search", "conversation_search"):
                 for result in heard.results(tool):
-                    self._all_true(each["content"] for each in json.loads(result)["results"])
+                    shown = [each["content"] for each in json.loads(result)["results"]]
+                    self._all_true(shown)
+                    if tool == "archival_memory_search":
+                        _none_damaged(shown)
             listed = await client.ask("GET", f"/v1/agents/{agent_id}/messages?limit=1000&order=asc")
             if listed is None or listed.status != 200:
                 raise Broken("a damaged row hides no other", f"{listed}")
@@ -72,6 +76,7 @@ class Corruption(ServerScenario):
             if response is None or response.status != 200:
                 raise Broken("a damaged row hides no other", f"{mode}: {response}")
             self._all_true(each["passage"]["text"] for each in response.json())
+            _none_damaged(each["passage"]["text"] for each in response.json())
 
     async def _block_reads_are_true(self, client: ScenarioClient, agent_id: str) -> None:
         """In a list and in the prompt it is true or marked as damaged; alone it is refused; so is a version."""
@@ -85,10 +90,20 @@ class Corruption(ServerScenario):
         told = [each.json()["value"] for each in (alone, version) if each is not None and each.status == 200]
         if any(value != secret for value in told) or (block["value"] != secret and LOST not in block["value"]):
             raise Broken("what is damaged is never told as truth", f"{block['value']} {told}")
+        if LOST in block["value"] and client.tosses(0.5):
+            await self._mend(client, agent_id, block["id"])
         for request in self.machine.llm.seen:
             shown = str(request.body["messages"][0])
             if request.body.get("user") == agent_id and secret not in shown and LOST not in shown:
                 raise Broken("what is damaged is never told as truth", shown)
+
+    async def _mend(self, client: ScenarioClient, agent_id: str, block_id: str) -> None:
+        """A block that is damaged can be given a new value, and is whole from then on."""
+        secret = self.secrets[agent_id]
+        made = await client.ask("PATCH", f"/v1/blocks/{block_id}", {"value": secret})
+        found = await client.ask("GET", f"/v1/blocks/{block_id}")
+        if made is not None and made.status == 200 and found is not None and found.json().get("value") != secret:
+            raise Broken("a damaged block is mended by a new value", f"{block_id}: {found.status} {found.body!r}")
 
     def _all_true(self, texts: Any) -> None:
         said = {each.token for each in self.machine.history.said}
@@ -112,6 +127,12 @@ class Corruption(ServerScenario):
         self.machine.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")
         await self.machine.restart()
         await super().settle()
+
+
+def _none_damaged(texts: Iterable[str]) -> None:
+    """A search leaves damaged passages out."""
+    if found := [text for text in texts if LOST in text]:
+        raise Broken("a search leaves out what is damaged", f"{found}")
 
 
 CORRUPTION = scenario(

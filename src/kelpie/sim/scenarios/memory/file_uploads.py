@@ -57,6 +57,7 @@ class FileUploads(ServerScenario):
         self.folders: list[str] = []
         self.sent: dict[str, Fate] = {}  # uploads by the name of the file
         self.deleted: set[str] = set()  # names of files that a client has asked to delete
+        self.replaced: set[str] = set()  # or to replace: one that was found may be another one now
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent",))
@@ -78,9 +79,15 @@ class FileUploads(ServerScenario):
             await client.pause()
             name = f"book-{number}-{turn}.txt"
             folder = client.picks(self.folders)
-            text = "".join(f"line {line} of {name} about penguins and tea\n" for line in range(LINES))
-            answer = await client.upload(f"/v1/folders/{folder}/upload?duplicate_handling=skip", name, text.encode())
+            path = f"/v1/folders/{folder}/upload?duplicate_handling=skip"
+            answer = await client.upload(path, name, _text(name).encode())
             self.sent[name] = fate_of(answer)
+            if self.sent[name] is Fate.done and client.tosses(0.3):  # the same again, while the first is processed
+                handling = client.picks(("replace", "skip"))
+                if handling == "replace":
+                    self.replaced.add(name)
+                path = f"/v1/folders/{folder}/upload?duplicate_handling={handling}"
+                answer = await client.upload(path, name, _text(name).encode()) or answer
             if answer is not None and answer.status == 200 and client.tosses(0.3):
                 await client.pause(3.0)
                 self.deleted.add(name)
@@ -111,8 +118,18 @@ class FileUploads(ServerScenario):
             if answer is None or answer.status != 200:
                 return
             states = {each["file_name"]: each["processing_status"] for each in answer.json()}
-            if states.get(name, "completed") != "completed":
+            if name not in self.replaced and states.get(name, "completed") != "completed":
                 raise Broken(WHOLE, f"{name} was found and is {states[name]}")
+
+    async def settle(self) -> None:
+        """The content of a file is what was uploaded; of one that could not be processed there is none."""
+        visitor = self.client("visitor")
+        for folder in self.folders:
+            for one in await visitor.insist("GET", f"/v1/folders/{folder}/files?include_content=true&limit=100"):
+                wanted = _text(one["original_file_name"]) if one["processing_status"] == "completed" else ""
+                if (one["content"] or "").strip() != wanted.strip():
+                    raise Broken(WHOLE, f"{one} has not the content {wanted!r}")
+        await super().settle()
 
     async def _detach(self, client: ScenarioClient) -> None:
         for verb in ("detach", "attach", "detach", "attach"):
@@ -136,6 +153,10 @@ class FileUploads(ServerScenario):
         wanted = {row[0] for row in disk.query("SELECT id FROM files WHERE status IN ('pending', 'parsing')")}
         if disk.kept_uploads.keys() - wanted and not self.machine.boots:
             raise Broken(DONE, f"{sorted(disk.kept_uploads)} are kept for no file")
+
+
+def _text(name: str) -> str:
+    return "".join(f"line {line} of {name} about penguins and tea\n" for line in range(LINES))
 
 
 FILE_UPLOADS = replace(
