@@ -26,7 +26,7 @@ FIELDS = {
     "identity_ids": "identity_id", "folder_ids": "folder_id", "source_ids": "folder_id", "message_ids": "message_id",
     "shared_block_ids": "block_id", "project_ids": "project_id", "conversation_id": "conversation_id",
     "archive_id": "archive_id", "run_id": "run_id", "run_ids": "run_id", "user_id": "user_id",
-    "organization_id": "organization_id", "manager_agent_id": "agent_id", "previous_response_id": "run_id",
+    "organization_id": "organization_id", "previous_response_id": "run_id",
 }  # fmt: skip
 SOUND: dict[str, Any] = {
     "messages": [{"role": "user", "content": "hi"}],
@@ -64,31 +64,24 @@ async def street(tmp_path: Path) -> AsyncIterator[Street]:
         yield kelpie, client, both
 
 
-def fields_of(document: dict[str, Any], schema: dict[str, Any], deep: int = 0) -> Iterator[tuple[str, ...]]:
-    """The fields of a body that name rows, each as the way to it."""
+def known_to(document: dict[str, Any], schema: dict[str, Any]) -> set[str]:
+    """The fields that a body may have: any other is refused."""
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].split("/")[-1]]
-    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
-        yield from fields_of(document, part, deep)
-    for name, field in schema.get("properties", {}).items():
-        if name in FIELDS:
-            yield (name,)
-        elif deep < 2 and name == "manager_config":
-            yield from ((name, *rest) for rest in fields_of(document, field, deep + 1))
+    parts = (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ()))
+    return set(schema.get("properties", ())).union(*(known_to(document, part) for part in parts))
 
 
-def with_foreign(own: Neighbour, other: Neighbour, way: tuple[str, ...]) -> dict[str, Any]:
-    """A sound body in which this field is the other's."""
-    name = way[-1]
-    value: Any = other.ids[FIELDS[name]]
-    value = [value] if name.endswith("_ids") else value
-    if way[0] == "manager_config":
-        return {
-            **SOUND,
-            "agent_ids": [own.ids["agent_id"]],
-            "manager_config": {"manager_type": "supervisor", name: value},
-        }
-    return {**SOUND, name: value}
+def bodies(own: Neighbour, other: Neighbour, known: set[str]) -> Iterator[dict[str, Any]]:
+    """Sound bodies with one field that is the other's, for new rows and for those that the organization has."""
+    for name in sorted(known & FIELDS.keys()):
+        value = other.ids[FIELDS[name]]
+        for key in ("sound", own.treasure):
+            body = {**SOUND, "identifier_key": key, name: [value] if name.endswith("_ids") else value}
+            yield {field: one for field, one in body.items() if field in known}
+    if "manager_config" in known:
+        manager = {"manager_type": "supervisor", "manager_agent_id": other.ids["agent_id"]}
+        yield {"agent_ids": [own.ids["agent_id"]], "description": "sound", "manager_config": manager}
 
 
 def requests_of(document: dict[str, Any], own: Neighbour, other: Neighbour) -> Iterator[Request]:
@@ -99,18 +92,16 @@ def requests_of(document: dict[str, Any], own: Neighbour, other: Neighbour) -> I
         here = _PARAMETER.sub(lambda found: own.ids[found[1]], path)
         for method, operation in methods.items():
             content = operation.get("requestBody", {}).get("content", {}).get("application/json")
-            if content is not None:
-                for way in dict.fromkeys(fields_of(document, content["schema"])):
-                    body = with_foreign(own, other, way)
-                    # under a key that is free, and under one that the organization has
-                    yield method, here, {**body, "identifier_key": "sound"}
-                    yield method, here, {**body, "identifier_key": own.treasure}
+            known = set[str]() if content is None else known_to(document, content["schema"])
+            for body in bodies(own, other, known):
+                yield method, here, body
+            some = None if content is None else {name: one for name, one in SOUND.items() if name in known}
             for foreign in names if len(names) > 1 else ():
                 if "-4" not in other.ids[foreign]:
                     continue  # both may have the same label
                 at = {**own.ids, foreign: other.ids[foreign]}
                 filled = _PARAMETER.sub(lambda found, at=at: at[found[1]], path)  # type: ignore[misc]
-                yield method, filled, None if content is None else SOUND
+                yield method, filled, some
 
 
 async def test_no_single_foreign_id_reaches_across(street: Street) -> None:
