@@ -1,7 +1,7 @@
 """Connections to MCP servers: made on first use, shared, made again, closed when idle, left alone when they fail."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,7 +13,7 @@ from kelpie.mcp.client import session as session_module
 from kelpie.mcp.client.answers import CallAnswer, CallResult, InputNeeded
 from kelpie.mcp.client.session import Session
 from kelpie.mcp.connections import connection as connection_module
-from kelpie.mcp.connections.breaker import Breaker, BreakerState
+from kelpie.mcp.connections.breaker import Breaker, BreakerReport, BreakerState
 from kelpie.mcp.connections.connection import Connection
 from kelpie.mcp.connections.packaged_commands import packaged
 from kelpie.mcp.connections.stdio_launcher import granted
@@ -221,6 +221,85 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_tried_again() -> No
         async with HttpServer().serving(port):
             assert await call(connection, "add") == "add"
         assert pool.report(record).breaker.state is BreakerState.closed
+
+
+async def test_a_try_that_is_cancelled_or_breaks_leaves_room_for_another() -> None:
+    """Whatever ends the one call that tries a server which is left alone, the next one may try it again."""
+    begun = asyncio.Event()
+
+    async def hangs(_: Session) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def breaks(_: Session) -> None:
+        raise ZeroDivisionError
+
+    async with HttpServer().serving() as server, pool_of(failures_max=1, retry_s=0.2) as pool:
+        record = server_of(http_config(f"{server.url}/mcp"))
+        connection = await pool.get(record)
+        with pytest.raises(McpError, match="took longer"):
+            await connection.use(hangs, within_s=0.0)
+        assert pool.report(record).breaker.state is BreakerState.open
+        await until(lambda: pool.report(record).breaker.state is BreakerState.half_open)
+        begun.clear()
+        trying = asyncio.create_task(connection.use(hangs))
+        await begun.wait()
+        with pytest.raises(McpError, match="is left alone"):
+            await call(connection, "add")
+        trying.cancel()
+        await asyncio.wait((trying,))
+        with pytest.raises(ZeroDivisionError):
+            await connection.use(breaks)
+        assert pool.report(record).breaker.state is BreakerState.half_open and not connection.in_use
+        assert await call(connection, "add") == "add"
+        assert pool.report(record).breaker.state is BreakerState.closed
+
+
+async def test_an_answer_of_the_server_closes_its_breaker_and_a_failure_of_it_counts() -> None:
+    """A refusal is an answer; an error of the server itself is none."""
+
+    def fails(kind: McpFault, code: int | None) -> Callable[[Session], Awaitable[None]]:
+        async def work(_: Session) -> None:
+            raise McpError(kind, "no", code=code)
+
+        return work
+
+    async with HttpServer().serving() as server, pool_of(failures_max=2) as pool:
+        record = server_of(http_config(f"{server.url}/mcp"))
+        connection = await pool.get(record)
+        told: list[tuple[McpFault, int | None, int]] = [
+            (McpFault.refused, 500, 1),
+            (McpFault.refused, 404, 0),
+            (McpFault.timed_out, None, 1),
+            (McpFault.unauthorized, 401, 0),
+            (McpFault.closed, None, 1),
+            (McpFault.too_large, None, 0),
+        ]
+        for kind, code, failures in told:
+            with pytest.raises(McpError):
+                await connection.use(fails(kind, code), tries=1)
+            assert pool.report(record).breaker.failures == failures, (kind, code)
+        assert pool.report(record).breaker.state is BreakerState.closed
+
+
+def test_a_breaker_counts_failures_in_a_row_and_has_a_longest_pause() -> None:
+    now = 0.0
+    breaker = Breaker(2, 10.0, lambda: now)
+    for _ in range(3):  # never two in a row
+        assert breaker.admit() and not breaker.failed("a") and breaker.admit() and not breaker.succeeded()
+    assert not breaker.failed("a") and breaker.failed("b")
+    assert not breaker.failed("of a call that was under way"), "it does not make the pause longer"
+    pauses = [breaker.report().retry_after_s]
+    for _ in range(6):
+        now += pauses[-1]
+        assert breaker.admit()
+        breaker.failed("c")
+        pauses.append(breaker.report().retry_after_s)
+    assert pauses == [10.0, 20.0, 40.0, 80.0, 100.0, 100.0, 100.0]
+    now += 100.0
+    assert breaker.admit() and breaker.succeeded()
+    assert breaker.report() == BreakerReport(BreakerState.closed, 0, 0.0, None)
+    assert not breaker.failed("d") and breaker.failed("e") and breaker.report().retry_after_s == 10.0
 
 
 def test_a_breaker_opens_for_longer_with_each_failed_try() -> None:

@@ -1,9 +1,11 @@
 """OAuth for MCP servers: discovery, PKCE, the issuer, renewal; against an authorization server in the test."""
 
+import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,8 +14,12 @@ import httpx
 import pytest
 from aiohttp import web
 
-from kelpie.core.errors import McpError
+from kelpie.core.errors import McpError, StorageError
+from kelpie.mcp.oauth import authorization
+from kelpie.mcp.oauth.authorization import OAuthTokens
 from kelpie.mcp.oauth.discovery import Discovery
+from kelpie.mcp.oauth.grants import OAuthGrant
+from kelpie.mcp.oauth.login import OAuthClient
 from kelpie.mcp.transports.http_exchange import HttpExchange
 from kelpie.mcp.transports.port import TransportLimits
 from kelpie.world.http.port import NetworkHttp
@@ -150,6 +156,71 @@ async def test_a_person_logs_in_and_the_token_is_renewed(place: Place) -> None:
         lambda tx: tx.exec_driver_sql("SELECT tokens FROM mcp_oauth").scalar()
     )
     assert "token-" not in stored, "tokens are encrypted"
+
+
+@pytest.mark.parametrize("unsaved", [False, True])
+async def test_a_renewal_that_ends_late_replaces_no_newer_login(
+    place: Place, monkeypatch: pytest.MonkeyPatch, unsaved: bool
+) -> None:
+    """The authorization server answers a renewal slowly, and somebody logs in meanwhile: the login stays, also when
+    the renewed token could not be stored at first."""
+    world = place.kelpie.world
+    server = await place.registered()
+    place.authorization.life_s = 10_000
+    assert (await place.logged_in(server))[-1] == "success"
+    tokens = OAuthTokens(world, TransportLimits(), private=True)
+    before = await tokens.load(server)
+    assert before is not None
+    newer = replace(before, access_token="of a newer login", refresh_token="new")
+    refresh = OAuthClient.refresh
+
+    async def slowly(client: OAuthClient, grant: OAuthGrant, now: int) -> OAuthGrant:
+        renewed = await refresh(client, grant, now)
+        await tokens.save(server, newer)
+        return renewed
+
+    monkeypatch.setattr(OAuthClient, "refresh", slowly)
+    if unsaved:
+        keep = OAuthTokens._keep
+        monkeypatch.setattr(authorization, "KEEP_AGAIN_S", 0.0)
+
+        async def fails(_: OAuthTokens, __: str) -> None:
+            monkeypatch.setattr(OAuthTokens, "_keep", keep)
+            raise StorageError("the disk is full")
+
+        monkeypatch.setattr(OAuthTokens, "_keep", fails)
+    renewed = await tokens.renewed(server, before.access_token)
+    assert renewed is not None and renewed.access_token not in (before.access_token, newer.access_token)
+    for work in list(tokens._keeping.values()):
+        await work
+    assert await tokens.load(server) == newer
+    assert await OAuthTokens(world, TransportLimits()).load(server) == newer, "so it is stored"
+    await tokens.close()
+    assert await tokens.load(server) == newer
+
+
+async def test_a_token_that_is_not_the_spent_one_is_used_without_a_renewal(place: Place) -> None:
+    server = await place.registered()
+    assert (await place.logged_in(server))[-1] == "success"
+    tokens = OAuthTokens(place.kelpie.world, TransportLimits(), private=True)
+    grant, asked = await tokens.load(server), len(place.authorization.asked)
+    assert await tokens.renewed(server, "an older one") == grant and len(place.authorization.asked) == asked
+    both = await asyncio.gather(*(tokens.renewed(server, grant and grant.access_token) for _ in range(3)))
+    assert len(place.authorization.asked) == asked + 1, "one renewal serves all that wait for it"
+    assert both == [await tokens.load(server)] * 3 and both[0] != grant
+
+
+async def test_tokens_go_with_the_address_that_they_were_for(place: Place) -> None:
+    server = await place.registered()
+    assert (await place.logged_in(server))[-1] == "success"
+    tokens = OAuthTokens(place.kelpie.world, TransportLimits(), private=True)
+    path, config = f"/v1/mcp-servers/{server}", {"mcp_server_type": "streamable_http"}
+    same = {**config, "server_url": f"{place.mcp.url}/mcp", "custom_headers": {"x-more": "1"}}
+    assert (await place.client.patch(path, json={"server_name": "renamed", "config": same})).status_code == 200
+    assert await tokens.load(server) is not None
+    other = {**config, "server_url": f"{place.mcp.url}/other"}
+    assert (await place.client.patch(path, json={"config": other})).status_code == 200
+    assert await tokens.load(server) is None, "another server is never shown them"
 
 
 async def test_a_client_that_a_person_registered_is_used(place: Place) -> None:

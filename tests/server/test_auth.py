@@ -267,17 +267,30 @@ async def test_the_operator_acts_for_any_user_and_a_key_for_its_own(locked: Kelp
         assert made["created_by_id"] == joe.id
 
 
+async def client_with(kelpie: Kelpie, text: str, path: str) -> int:
+    """The status of a request with this credential."""
+    async with shown(kelpie, text) as client:
+        return (await client.get(path)).status_code
+
+
 async def test_a_user_who_moves_or_goes_is_noticed_at_once(locked: Kelpie) -> None:
     doors = locked.api()
     one, two = [await doors.organizations.create(name) for name in ("one", "two")]
     joe = await doors.users.create("joe", one.id)
     key = await make_key(locked, user_id=joe.id)
     async with shown(locked, "open sesame", {"user_id": joe.id}) as as_joe, shown(locked, key["key"]) as program:
-        await make_agent(as_joe, name="in one")
+        agent = await make_agent(as_joe, name="in one")
         assert (await program.get("/v1/agents/count")).json() == 1
+        policy = {
+            "hostname": "https://app.example",
+            "policy": [{"type": "agent", "id": agent["id"], "access": ["read_agent"]}],
+        }
+        token = (await as_joe.post("/v1/client-side-access-tokens", json=policy)).json()["token"]
+        assert await client_with(locked, token, f"/v1/agents/{agent['id']}") == 200
         await doors.users.update(joe.id, None, two.id)
         assert (await as_joe.get("/v1/agents/count")).json() == 0
         assert (await program.get("/v1/agents/count")).status_code == 401, "it was a key to the old organization"
+        assert await client_with(locked, token, f"/v1/agents/{agent['id']}") == 401, "and so was the token"
         await make_agent(as_joe, name="in two")
         await doors.users.delete(joe.id)
         assert (await as_joe.get("/v1/agents/")).json() == [], "an unknown user is the default one"

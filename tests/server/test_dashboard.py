@@ -130,6 +130,20 @@ async def test_a_session_ends_with_its_lifetime(tmp_path: Path, monkeypatch: pyt
         assert (await client.get("/v1/agents/")).status_code == 401
 
 
+async def test_a_session_of_a_key_that_lasts_longer_ends_with_its_lifetime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with protected(tmp_path) as (kelpie, client):
+        now = kelpie.world.clock.now
+        begun = now()
+        key = await make_key(client, expires_at=as_datetime(begun + 30 * LIFE_S * MICROS_PER_SECOND).isoformat())
+        await signed_in(client, key["key"])
+        monkeypatch.setattr(type(kelpie.world.clock), "now", lambda _: begun + (LIFE_S - 5) * MICROS_PER_SECOND)
+        assert (await client.get("/v1/agents/")).status_code == 200
+        monkeypatch.setattr(type(kelpie.world.clock), "now", lambda _: begun + (LIFE_S + 60) * MICROS_PER_SECOND)
+        assert (await client.get("/v1/agents/")).status_code == 401
+
+
 async def test_a_session_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with protected(tmp_path) as (kelpie, client):
         now = kelpie.world.clock.now

@@ -3,6 +3,7 @@ that has begun."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,18 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from kelpie.accounts.quotas.disk_usage import DiskUsage
+from kelpie.accounts.quotas.organization_usage import OrganizationUsages
+from kelpie.accounts.quotas.quotas import MINUTE_NS, Quotas
 from kelpie.agent.turn import model_call
 from kelpie.app import Kelpie
-from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
-from kelpie.core.permissions.organization_limits import OrganizationUsage
+from kelpie.core.access.callers import Caller
+from kelpie.core.errors import CommitUnknown, RateExceeded
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId
+from kelpie.core.permissions.organization_limits import OrganizationLimits, OrganizationUsage
 from kelpie.storage.accounts import usage
 from kelpie.world.clock import SystemClock
+from kelpie.world.database import Database
 from tests.server.rig import Puppet, called, make_agent, open_rig, said
 from tests.server.test_auth import shown
 
@@ -228,6 +235,113 @@ async def test_requests_of_a_minute(
     assert (await operator.get("/v1/tools/?limit=1")).status_code == 200
     clock.ahead_ns += 60 * 1_000_000_000
     assert (await tenant.get("/v1/tools/?limit=1")).status_code == 200
+
+
+class Doubtful:
+    """A database whose writes succeed, and whose answers are lost."""
+
+    def __init__(self, inner: Database) -> None:
+        self.read = inner.read
+        self._inner = inner
+
+    async def transact(self, fn: Any) -> Any:
+        await self._inner.transact(fn)
+        raise CommitUnknown("The answer to the commit was lost.")
+
+
+async def test_limits_whose_commit_is_in_doubt_hold_at_once(
+    kelpie: Kelpie, operator: httpx.AsyncClient, tenant: httpx.AsyncClient
+) -> None:
+    ours, quotas = organization_of(tenant), kelpie.runtime.quotas
+    doubtful: Any = Doubtful(kelpie.world.database)
+    usages = OrganizationUsages(
+        replace(kelpie.world, database=doubtful), quotas, DiskUsage(quotas), Caller(operator=True)
+    )
+    with pytest.raises(CommitUnknown):
+        await usages.set_limits(ours, {"agents": 1})
+    await make_agent(tenant)
+    assert (await tenant.post("/v1/agents/", json={"name": "more"})).status_code == 507
+    assert (await operator.get(f"/v1/kelpie/usage/{ours}")).json()["quotas"]["agents"] == 1
+
+
+async def test_limits_are_replaced_and_stay_after_a_restart(
+    kelpie: Kelpie, operator: httpx.AsyncClient, tenant: httpx.AsyncClient
+) -> None:
+    """A limit that is not named is the server's again; 0 is none at all, whatever the server says."""
+    ours = organization_of(tenant)
+    assert (await set_quotas(operator, tenant, agents=7, files=5))["quotas"]["agents"] == 7
+    after = await set_quotas(operator, tenant, files=0, messages=9)
+    assert {name: after["quotas"][name] for name in ("agents", "files", "messages")} == {
+        "agents": 3,
+        "files": 0,
+        "messages": 9,
+    }
+    again = Quotas(kelpie.world.clock, OrganizationLimits(agents=3, files=4))
+    await again.load(kelpie.world.database)
+    assert again.limits(ours) == OrganizationLimits(agents=3, files=0, messages=9)
+    assert again.limits(DEFAULT_ORGANIZATION) == OrganizationLimits()
+    assert (await operator.put(f"/v1/kelpie/quotas/{ours}", json={})).status_code == 200
+    await again.load(kelpie.world.database)
+    assert again.own(ours) == {} and again.limits(ours) == OrganizationLimits(agents=3, files=4)
+
+
+async def test_limits_that_were_read_first_do_not_replace_newer_ones(kelpie: Kelpie) -> None:
+    """Two operators set limits at once: the read that began first may end last."""
+    organization = OrganizationId("org-00000000-0000-4000-8000-000000000001")
+    slow, began = asyncio.Event(), asyncio.Event()
+    answers: list[Any] = [{organization: {"agents": 1}}, {organization: {"agents": 2}}]
+
+    class Slow:
+        async def read(self, _: Any) -> Any:
+            answer = answers.pop(0)
+            if len(answers) == 1:
+                began.set()
+                await slow.wait()
+            return answer
+
+    database: Any = Slow()
+    quotas = Quotas(kelpie.world.clock)
+    first = asyncio.create_task(quotas.load(database))
+    await began.wait()
+    second = asyncio.create_task(quotas.load(database))
+    await asyncio.sleep(0)
+    slow.set()
+    await asyncio.gather(first, second)
+    assert quotas.own(organization) == {"agents": 2}
+
+
+async def test_requests_are_counted_for_each_organization_and_minute_alone(clock: MovableClock) -> None:
+    quotas = Quotas(clock, OrganizationLimits(requests_per_minute=2))
+    ours, theirs = (OrganizationId(f"org-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
+    clock.ahead_ns += MINUTE_NS - clock.monotonic_ns() % MINUTE_NS  # the begin of a minute
+    for _ in range(2):
+        quotas.count_request(ours)
+    with pytest.raises(RateExceeded):
+        quotas.count_request(ours)
+    quotas.count_request(theirs)
+    for _ in range(5):
+        quotas.count_request(DEFAULT_ORGANIZATION)  # the operator's own has no limit of the server
+    assert [quotas.requests(each) for each in (ours, theirs, DEFAULT_ORGANIZATION)] == [2, 1, 0]
+    clock.ahead_ns += MINUTE_NS
+    assert [quotas.requests(each) for each in (ours, theirs)] == [0, 0]
+    quotas.count_request(ours)
+    assert [quotas.requests(each) for each in (ours, theirs)] == [1, 0]
+
+
+def test_the_size_of_a_workspace_is_known_for_its_organization_until_it_is_gone(clock: MovableClock) -> None:
+    one, two, three = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2, 3))
+    ours, theirs = (OrganizationId(f"org-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
+    disk = DiskUsage(Quotas(clock, OrganizationLimits(disk_mb=2)))
+    disk.measured(ours, one, 10)
+    disk.measured(ours, two, 5)
+    disk.measured(theirs, three, 7)
+    disk.measured(ours, one, 1)
+    assert (disk.used(ours), disk.used(theirs), disk.used(DEFAULT_ORGANIZATION)) == (6, 7, 0)
+    assert (disk.limit(ours), disk.limit(DEFAULT_ORGANIZATION)) == (2 * 1024 * 1024, None)
+    new = AgentId("agent-00000000-0000-4000-8000-000000000004")
+    assert disk.unmeasured((one, three, new), 9) == [new]
+    assert (disk.used(ours), disk.used(theirs)) == (1, 7), "a workspace that no longer exists uses nothing"
+    assert disk.unmeasured((one, two, new), 1) == [two]
 
 
 async def test_who_may_read_and_set(operator: httpx.AsyncClient, tenant: httpx.AsyncClient) -> None:

@@ -4,6 +4,7 @@ Limits of single organizations are kept in memory, because every request asks fo
 through this server. Usage is never kept in memory: it is read in the transaction that adds to it.
 """
 
+import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,12 +33,14 @@ class Quotas:
         self._clock = clock
         self._server = server
         self._own: dict[OrganizationId, Mapping[str, int]] = {}
+        self._reading = asyncio.Lock()
         self._minute = 0
         self._requests: dict[OrganizationId, int] = {}  # of this minute
 
     async def load(self, database: Database) -> None:
         """Reads the limits of single organizations. Raises StorageError."""
-        self._own = await database.read(usage.all_limits)
+        async with self._reading:  # so that no older answer replaces a newer one
+            self._own = await database.read(usage.all_limits)
 
     def limits(self, organization: OrganizationId) -> OrganizationLimits:
         """The limits that hold for an organization now."""

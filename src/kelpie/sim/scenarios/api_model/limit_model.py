@@ -13,6 +13,7 @@ from typing import Any
 
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.cells import CPU_US
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.api_model.modelled_resource import ModelledResource, micros
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -60,7 +61,16 @@ class LimitModel(ModelledResource):
         self.outside = outside
         self.used: Counter[int] = Counter()  # by hour: counted calls
         self.spent: Counter[int] = Counter()  # by hour: tokens
-        self.state = {"agent": NOBODY, "policy": NOBODY, "limit": None, "tokens": None, "budget": None, "calls": []}
+        self.cpu: Counter[int] = Counter()  # by hour: calls that used processor time
+        self.state = {
+            "agent": NOBODY,
+            "policy": NOBODY,
+            "limit": None,
+            "tokens": None,
+            "cpu": None,
+            "budget": None,
+            "calls": [],
+        }
         self._made = 0
         self._months = 0  # that were passed
 
@@ -109,8 +119,11 @@ class LimitModel(ModelledResource):
         limit = self.client.picks((0, 0, 1, 1, 2, None))
         limit = None if limit is None else self.used[self._hour] + limit
         tokens = self.client.picks((None, None, None, self.spent[self._hour], self.spent[self._hour] + 1))
-        after = {**self.state, "limit": limit, "tokens": tokens}
-        body = {"kelpie_limits": {"tool_calls_per_hour": limit, "tokens_per_hour": tokens}}
+        runs = self.client.picks((None, None, 0, 1, 1, 2))  # of code, by the processor time that each takes
+        cpu = None if runs is None else (self.cpu[self._hour] + runs) * CPU_US / MICROS_PER_SECOND or None
+        after = {**self.state, "limit": limit, "tokens": tokens, "cpu": cpu}
+        limits = {"tool_calls_per_hour": limit, "tokens_per_hour": tokens, "cpu_seconds_per_hour": cpu}
+        body = {"kelpie_limits": limits}
         await self.change("PATCH", f"/v1/agents/{self.agent_id}", body, after)
 
     async def _spend(self) -> None:
@@ -192,6 +205,7 @@ class LimitModel(ModelledResource):
             raise Broken("what is permitted runs, and nothing else", f"{self.state} {self.used}: {wanted} {results}")
         self.state["calls"] += [[name, "success" if ran else "refused"] for name, ran in zip(wanted, runs, strict=True)]
         self.used[hour] += sum(runs)
+        self.cpu[hour] += sum(could)
 
     def _is_told(self, told: Mapping[str, Any]) -> None:
         """Who is refused is told of which budget, what was spent of it, and when it is renewed."""
@@ -212,13 +226,19 @@ class LimitModel(ModelledResource):
             raise Broken("who has nothing left is told why", f"{shown['message']} without {wanted['frees_at']}")
 
     def _expected(self, wanted: list[str]) -> list[bool]:
-        """Which of the calls of one reply run: those of it that came before count."""
+        """Which of the calls of one reply run: those of it that came before count, with their time."""
         left = float("inf") if self.state["limit"] is None else self.state["limit"] - self.used[self._hour]
         runs: list[bool] = []
+        timed = 0
         for name in wanted:
-            runs.append(left > 0 and self._permits(name))
+            runs.append(left > 0 and self._has_time(timed) and self._permits(name))
             left -= runs[-1]
+            timed += runs[-1] and name == "outside"
         return runs
+
+    def _has_time(self, more: int) -> bool:
+        cpu = self.state["cpu"]
+        return cpu is None or (self.cpu[self._hour] + more) * CPU_US < cpu * MICROS_PER_SECOND
 
     def _offered(self, asked: int) -> None:
         """The model is offered the tools that are permitted, and no others."""
@@ -241,8 +261,11 @@ class LimitModel(ModelledResource):
         calls = await self.client.insist("GET", f"/v1/agents/{self.agent_id}/tool-calls?limit=1000")
         self.state["calls"] = [[call["tool"], call["outcome"]] for call in reversed(calls)]
         self.used.clear()
+        self.cpu.clear()
         for call in calls:
-            self.used[(micros(call["created_at"]) or 0) // (HOUR_S * MICROS_PER_SECOND)] += call["counted"]
+            hour = (micros(call["created_at"]) or 0) // (HOUR_S * MICROS_PER_SECOND)
+            self.used[hour] += call["counted"]
+            self.cpu[hour] += bool(call["cpu_ms"])
         self.spent.clear()
         for at, usage in self.machine.disk.query(
             "SELECT created_at, usage FROM steps WHERE agent_id = ?", self.agent_id
@@ -264,6 +287,7 @@ class LimitModel(ModelledResource):
             "policy": {name: policy["permissions"][name] for name in NOBODY},
             "limit": limits.get("tool_calls_per_hour"),
             "tokens": limits.get("tokens_per_hour"),
+            "cpu": limits.get("cpu_seconds_per_hour"),
             "budget": None if budget is None else {name: budget[name] for name in ("tokens", "usd", "period")},
             "calls": [[call["tool"], call["outcome"]] for call in reversed(calls)],
         }

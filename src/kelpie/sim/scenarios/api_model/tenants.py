@@ -49,7 +49,12 @@ from kelpie.sim.scenarios.api_model.record_model import Cast, CastModel, RecordM
 from kelpie.sim.scenarios.api_model.template_model import TemplateModel
 from kelpie.sim.scenarios.api_model.trigger_kinds import ScheduleKind, WebhookKind
 from kelpie.sim.scenarios.api_model.turn_model import MAILBOX_SIZE, PROMPT_USD, REPLY_USD, TurnModel, WallClock
-from kelpie.sim.scenarios.checks.route_walk import a_power_cut_changes_nothing, ids_of, strangers_reach_nothing
+from kelpie.sim.scenarios.checks.route_walk import (
+    a_power_cut_changes_nothing,
+    foreign_ids_link_nothing,
+    ids_of,
+    strangers_reach_nothing,
+)
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import SOURCE
 from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL, SETTINGS
@@ -76,6 +81,7 @@ class Tenants(ServerScenario):
     rounds = ROUNDS
     at_once = True
     always_lists = False  # else they are walked over in half of the runs
+    links = False  # what one organization has is linked with what the other has, which must be refused
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         raise NotImplementedError
@@ -132,6 +138,9 @@ class Tenants(ServerScenario):
         for resources in self.of.values():
             for resource in dict.fromkeys(resources):
                 await resource.check()
+        if self.links:
+            ours = {name: one for name, one in own.items() if name not in OPERATED}
+            await foreign_ids_link_nothing(self.machine, guest, foreign, owner, ours)
 
     def _guest(self) -> ScenarioClient:
         client = self.machine.client("guest", {"user_id": self.user_id})
@@ -174,6 +183,7 @@ class FieldsOfTenants(Tenants):
 
     rounds = 45
     always_lists = True
+    links = True
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
@@ -221,6 +231,7 @@ class RecordsOfTenants(Tenants):
 
     rounds = 60
     kinds_at_once = 3
+    links = True
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         agents = {name: await self.agent_of(client, name=name) for name in ("ann", "bea")}
