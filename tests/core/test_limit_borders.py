@@ -191,3 +191,17 @@ def test_a_list_has_so_many_patterns_and_no_more() -> None:
     assert check_patterns("deny", patterns) == tuple(patterns)
     with pytest.raises(InvalidInput, match=str(PATTERNS_MAX)):
         check_patterns("deny", [*patterns, "one_more"])
+
+
+@pytest.mark.parametrize(
+    ("quota", "counts", "open_"),
+    [
+        (UNBOUNDED, False, True),
+        (Quota(tool_calls=0), True, False),
+        (Quota(cpu_us=1), True, False),
+        (Quota(tokens=1), False, False),
+        (Quota(memory_bytes=1, wall_s=1.0, return_chars=1), False, True),
+    ],
+)
+def test_whatever_an_hour_limits_is_counted(quota: Quota, counts: bool, open_: bool) -> None:
+    assert (quota.counts_calls, quota.open) == (counts, open_)

@@ -3,16 +3,21 @@
 `tests/sim/mutations.py` has the others, and describes how they are used.
 """
 
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from kelpie.accounts import authentication
+from kelpie.accounts.identities import Identities
 from kelpie.agent.resources import groups
+from kelpie.core.permissions.quotas import Quota
 from kelpie.files.folders import Folders
 from kelpie.server.letta.schedules import routes as schedule_routes
 from kelpie.storage import providers
+from kelpie.storage.accounts import accounts
 from kelpie.storage.agents import identities, projects
 from kelpie.storage.files import attachments, folders
 from kelpie.storage.templates import templates
@@ -108,6 +113,32 @@ def a_template_that_is_rolled_back_forgets_its_newer_versions(patch: pytest.Monk
     patch.setattr(templates, "roll_back", roll_back)
 
 
+def an_upsert_of_an_identity_links_anything(patch: pytest.MonkeyPatch) -> None:
+    original = Identities._require_rows
+
+    def require(self: Any, tx: Any, agents: Any, blocks: Any) -> None:
+        if sys._getframe(1).f_code.co_name != "write":  # of an identity that is there
+            original(self, tx, agents, blocks)
+
+    patch.setattr(Identities, "_require_rows", require)
+
+
+def tokens_of_a_user_who_moves_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(accounts, "end_credentials", lambda tx, user: tx.execute(accounts._DELETE_KEYS, {"of_user": user}))
+
+
+def keys_of_a_user_who_moves_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(accounts, "end_credentials", lambda tx, user: tx.execute(accounts._DELETE_TOKENS, {"of_user": user}))
+
+
+def processor_time_alone_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Quota, "counts_calls", property(lambda self: self.tool_calls is not None))
+
+
+def a_session_lasts_as_long_as_its_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(authentication, "min", lambda of_key, _: of_key, raising=False)
+
+
 _NAME = "api-model-of-records"
 _SHOWN = "the API shows what was done"
 
@@ -123,5 +154,10 @@ RECORDS = (
     Mutation(a_changed_folder_is_not_told_to_its_agents, _NAME, 14, 20, "a live agent (has|sees) what is stored"),
     Mutation(a_detached_folder_leaves_its_files, _NAME, 21, 40, "rows agree|an agent has the files"),
     Mutation(folders_find_each_other_by_name_in_every_organization, _NAME, 0, 20, "accepted"),
+    Mutation(an_upsert_of_an_identity_links_anything, _NAME, 0, 20, "foreign ids link nothing"),
+    Mutation(tokens_of_a_user_who_moves_stay, "api-model-of-access", 0, 20, "a credential opens what it is for"),
+    Mutation(keys_of_a_user_who_moves_stay, "api-model-of-access", 0, 20, "a credential opens what it is for"),
+    Mutation(processor_time_alone_is_not_counted, "api-model-of-limits", 2, 20, "what is permitted runs"),
+    Mutation(a_session_lasts_as_long_as_its_key, "dashboard-sessions", 1, 20, "no session outlives its lifetime"),
     Mutation(a_template_that_is_rolled_back_forgets_its_newer_versions, _NAME, 1, 20, "template|" + _SHOWN),
 )

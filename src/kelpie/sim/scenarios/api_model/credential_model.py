@@ -32,7 +32,7 @@ class CredentialModel(ModelledResource):
         self._asked = 0
 
     async def act(self) -> None:
-        acts = (self._create, self._create, self._token, self._revoke, self._expire, self._dismiss)
+        acts = (self._create, self._create, self._token, self._revoke, self._expire, self._dismiss, self._move)
         self.state = self.current(self.state)
         await self.client.picks(acts)()
         for name in [*self.state, *sorted(self.ended)[-3:]]:
@@ -106,6 +106,33 @@ class CredentialModel(ModelledResource):
         nobody, seen = await self._agents_for(None), await self._agents_for(user_id)
         if known not in (None, self.all) or (nobody is not None and seen is not None and nobody != seen):
             raise Broken("an operator acts for users that exist", f"{user_id} had {known} and has {seen}, not {nobody}")
+
+    async def _move(self) -> None:
+        """A user who moves to another organization loses the keys and tokens to the old one."""
+        name = f"operator of {self.client.name}"
+        operator = ScenarioClient(self.machine, name, [], self.machine.client(name))
+        organization = (await self.client.insist("GET", "/v1/admin/orgs/"))[0]["id"]
+        others = [one["id"] for one in await operator.insist("GET", "/v1/admin/orgs/") if one["id"] != organization]
+        self._made += 1
+        key, token = f"key{self._made}", f"token{self._made}"
+        user = {"name": key, "organization_id": organization}
+        user_id = (await operator.insist("POST", "/v1/admin/users/", user))["id"]
+        new = {"rights": "write", "agents": None, "end": None}
+        await self._made_one(key, "/v1/kelpie/keys", {"name": key, "scopes": ["write"], "user_id": user_id}, new)
+        as_user = ScenarioClient(self.machine, name, [], self.machine.client(name, {"user_id": user_id}))
+        end = self.now + LIFE_S * MICROS_PER_SECOND
+        policy = [{"type": "agent", "id": self.mine, "access": ["read_agent"]}]
+        body = {"hostname": f"https://{token}.example", "policy": policy, "expires_at": _iso(end)}
+        self.secrets[token] = (await as_user.insist("POST", "/v1/client-side-access-tokens", body))["token"]
+        self.state = {**self.state, token: {"rights": "read_agent", "agents": [self.mine], "end": end}}
+        self.state = self.current(self.state)
+        for each in (key, token):
+            await self._use(each)
+        await operator.insist("PUT", "/v1/admin/users/", {"id": user_id, "organization_id": others[0]})
+        self.state = {each: one for each, one in self.current(self.state).items() if each not in (key, token)}
+        self.ended |= {key, token}
+        for each in (key, token):
+            await self._use(each)
 
     async def _agents_for(self, user_id: str | None) -> list[str] | None:
         """The agents that an operator sees for a user, for an unknown one those of the default user; None where nobody

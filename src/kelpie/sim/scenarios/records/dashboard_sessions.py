@@ -73,7 +73,7 @@ class DashboardSessions(ServerScenario):
             await self._use(operator, browser, session)
             if operator.tosses(0.5):
                 await self._end(operator, [session], "DELETE", "/session", session.headers)
-            elif made is not None:
+            elif made is not None and operator.tosses(0.7):
                 shared = [each for each in self.sessions if each.key_id == made["id"]]
                 await self._end(operator, shared, "DELETE", f"/v1/kelpie/keys/{made['id']}", OWNER)
             if operator.tosses(0.3):
