@@ -163,7 +163,9 @@ class LimitModel(ModelledResource):
     async def _turn(self) -> None:
         """Asks for some calls in one reply: as many run as are permitted, and each has its effect once."""
         self._made += 1
-        wanted = [self.client.picks(("outside", "outside", "memory_insert")) for _ in range(self.client.picks((1, 3)))]
+        # The time that code takes counts once it has run, and calls of one reply may run at the same time.
+        count = self.client.picks((1, 3)) if self.state["cpu"] is None else 1
+        wanted = [self.client.picks(("outside", "outside", "memory_insert")) for _ in range(count)]
         marks = [f"{self.client.name}-{self._made}-{at}" for at in range(len(wanted))]
         lines = [
             f'call {name} {{"mark": "{mark}"}}'
@@ -226,19 +228,17 @@ class LimitModel(ModelledResource):
             raise Broken("who has nothing left is told why", f"{shown['message']} without {wanted['frees_at']}")
 
     def _expected(self, wanted: list[str]) -> list[bool]:
-        """Which of the calls of one reply run: those of it that came before count, with their time."""
+        """Which of the calls of one reply run: those of it that came before count."""
         left = float("inf") if self.state["limit"] is None else self.state["limit"] - self.used[self._hour]
         runs: list[bool] = []
-        timed = 0
         for name in wanted:
-            runs.append(left > 0 and self._has_time(timed) and self._permits(name))
+            runs.append(left > 0 and self._has_time() and self._permits(name))
             left -= runs[-1]
-            timed += runs[-1] and name == "outside"
         return runs
 
-    def _has_time(self, more: int) -> bool:
+    def _has_time(self) -> bool:
         cpu = self.state["cpu"]
-        return cpu is None or (self.cpu[self._hour] + more) * CPU_US < cpu * MICROS_PER_SECOND
+        return cpu is None or self.cpu[self._hour] * CPU_US < cpu * MICROS_PER_SECOND
 
     def _offered(self, asked: int) -> None:
         """The model is offered the tools that are permitted, and no others."""
