@@ -62,7 +62,7 @@ async def commit(database: ScriptedDatabase, number: int = 4) -> str:
         return "written"
 
     run = Run(RUN, AGENT, RunStatus.running, 1)
-    position = JournalPosition(Claim(AGENT, Node("node", 1), 1), run, number)
+    position = JournalPosition(Claim(AGENT, 1, Node("node", 1)), run, number)
     return await commits.commit(cast("Any", database), position, "step", 1, body, lambda _: "recalled")
 
 

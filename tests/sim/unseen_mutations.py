@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, select, tuple_, update
 
 from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.quotas.organization_database import OrganizationDatabase
@@ -23,14 +23,17 @@ from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.resources import agent_file_imports
 from kelpie.agent.templates import migration
-from kelpie.agent.turn import approval_answers, recovery
+from kelpie.agent.tool_calls import approval_withdrawal
+from kelpie.agent.turn import activation, approval_answers, duplicate_sends, recovery, tool_phase, turn_state
 from kelpie.agent.turn import loop as turn_loop
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.conversations.messages import ApprovalDecision
 from kelpie.core.conversations.runs import UNFINISHED, RunStatus
-from kelpie.core.errors import KelpieError
+from kelpie.core.errors import Conflict, KelpieError
 from kelpie.storage.blocks import attachments
 from kelpie.storage.conversations import approvals, conversations, message_search, messages
 from kelpie.storage.runs import filters as run_filters
+from kelpie.storage.runs import input as run_input
 from kelpie.storage.runs import runs
 from kelpie.storage.tables import conversations as conversations_table
 from kelpie.storage.tables import runs as runs_table
@@ -256,6 +259,84 @@ def a_cancel_by_id_looks_for_the_first_run_of_a_turn(patch: pytest.MonkeyPatch) 
     patch.setattr(cancel, "approvals", SimpleNamespace(of_agent=of_agent))
 
 
+def a_retry_in_its_lane_is_said_again(patch: pytest.MonkeyPatch) -> None:
+    """Where its first run was not known to this process when it came."""
+    original = duplicate_sends.find_replay
+
+    async def find_replay(database: Any, agent_id: Any, send: Any) -> Any:
+        return await original(database, agent_id, send) if send.once else None
+
+    named = SimpleNamespace(find_replay=find_replay, refuse_halfway=duplicate_sends.refuse_halfway)
+    patch.setattr(activation, "duplicate_sends", named)
+
+
+def a_run_of_another_conversation_counts_as_one_that_followed(patch: pytest.MonkeyPatch) -> None:
+    newer = tuple_(runs_table.c.created_at, runs_table.c.id) > tuple_(bindparam("since"), bindparam("of_run"))
+    statement = select(runs_table.c.id).where(runs_table.c.agent_id == bindparam("of_agent"), newer)
+    patch.setattr(runs, "_NEWER", statement.limit(1))
+
+
+def a_chain_of_agents_is_stored_only_where_one_waits(patch: pytest.MonkeyPatch) -> None:
+    original = run_input._optional_to_json
+
+    def to_json(given: Any) -> Any:
+        found = original(given)
+        return {name: value for name, value in found.items() if name != "chain" or given.chain.waiting}
+
+    patch.setattr(run_input, "_optional_to_json", to_json)
+
+
+def a_withdrawal_forgets_what_was_answered(patch: pytest.MonkeyPatch) -> None:
+    original = approval_withdrawal._result
+
+    def result(call: Any, answer: Any, why: str) -> Any:
+        ours = isinstance(answer, ApprovalDecision) and answer.reason == why
+        return original(call, answer if ours else None, why)
+
+    patch.setattr(approval_withdrawal, "_result", result)
+
+
+def a_second_request_of_a_turn_knows_its_own_run_only(patch: pytest.MonkeyPatch) -> None:
+    original = tool_phase.approval_matching.pending_of
+
+    def pending_of(request: Any, _earlier: Any, conversation: Any) -> Any:
+        return original(request, (), conversation)
+
+    patch.setattr(tool_phase.approval_matching, "pending_of", pending_of)
+
+
+def a_cancel_of_a_conversation_is_of_the_whole_agent(patch: pytest.MonkeyPatch) -> None:
+    async def of_thread(self: Any, agent_id: Any, _conversation: Any, nothing: str) -> Any:
+        if not (ended := await self._cancel(agent_id, lambda _run_id, _its: True)):
+            raise Conflict(nothing)
+        return ended
+
+    patch.setattr(cancel.Cancellations, "_of_thread", of_thread)
+
+
+def a_turn_does_not_say_how_it_was_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SendRequest, "metadata", property(lambda _: {}))
+
+
+def a_run_counts_its_time_to_the_first_word_from_its_last_step(patch: pytest.MonkeyPatch) -> None:
+    original = turn_state.TurnState.counted
+
+    def counted(self: Any, usage: Any, first_ns: int) -> None:
+        original(self, usage, first_ns)
+        self._change(replace(self.run, ttft_ns=None if self.run.step_count > 1 else self.run.ttft_ns))
+
+    patch.setattr(turn_state.TurnState, "counted", counted)
+
+
+def answers_are_stored_without_their_request(patch: pytest.MonkeyPatch) -> None:
+    """Where the run that brings them waited in the background."""
+
+    def replace_input(*_: Any) -> None:
+        return
+
+    patch.setattr(runs, "replace_input", replace_input)
+
+
 UNSEEN = (
     Mutation(
         a_row_with_two_results_answers_one_call, "cancel-races-everything", 70013, 200, "a sound message is accepted"
@@ -291,5 +372,22 @@ UNSEEN = (
     Mutation(the_runs_of_the_default_conversation_are_all_runs, "api-model-of-fields", 0, 10, "a list is what is"),
     Mutation(the_instructions_of_one_turn_stay, "api-model-of-turns", 0, 20, "has what is stored|has the memory"),
     Mutation(a_search_of_messages_has_no_end, "api-model-of-turns", 0, 20, "passes its filters"),
+    Mutation(a_retry_in_its_lane_is_said_again, "api-model-of-turns", 2, 10, "that comes again"),
+    Mutation(
+        a_run_of_another_conversation_counts_as_one_that_followed, _BEHIND, 1, 10, "that comes again is said once"
+    ),
+    Mutation(
+        a_chain_of_agents_is_stored_only_where_one_waits, "agents-write-to-each-other", 1, 5, "how far it is from"
+    ),
+    Mutation(a_withdrawal_forgets_what_was_answered, _WAITING, 1, 5, "a result is what was said"),
+    Mutation(a_second_request_of_a_turn_knows_its_own_run_only, _WAITING, 1, 20, "knows the runs of its turn"),
+    Mutation(a_cancel_of_a_conversation_is_of_the_whole_agent, _WAITING, 2, 5, "a cancel is of one conversation"),
+    Mutation(a_turn_does_not_say_how_it_was_asked_for, "api-model-of-turns", 2, 10, "kept as it was asked for"),
+    Mutation(
+        a_run_counts_its_time_to_the_first_word_from_its_last_step, "many-agents", 1, 5, "when its first word came"
+    ),
+    Mutation(
+        answers_are_stored_without_their_request, _WAITING, 9, 20, "knows its request|knows the runs|a sound chat"
+    ),
     Mutation(the_name_of_a_sender_is_lost, "api-model-of-turns", 0, 20, "kept as it was given"),
 )

@@ -164,7 +164,7 @@ class TurnModel(ModelledResource):
         wanted = body.get("assistant_message_tool_name", "send_message"), body.get("callback_url")
         if asked != (*wanted, way in ("async", "background"), reason) or "run_type" not in run["metadata"]:
             raise Broken("a run is kept as it was asked for", f"{way}: {run}, of {body}")
-        if not run["ttft_ns"] or run["ttft_ns"] > run["total_duration_ns"]:
+        if run["ttft_ns"] is None or run["ttft_ns"] > run["total_duration_ns"]:
             raise Broken("a run is kept as it was asked for", f"{way}: {run['ttft_ns']} of {run['total_duration_ns']}")
 
     def _followed(self, lane: str) -> None:
