@@ -5,13 +5,15 @@ import asyncio
 import pytest
 
 from kelpie.agent.events.turn_events import MessageCommitted
-from kelpie.agent.multi_agent.group_chat import ChatEnded, MemberEvent, MemberFailed
+from kelpie.agent.multi_agent.group_chat import ChatEnded, Listener, MemberEvent, MemberFailed
 from kelpie.agent.multi_agent.speaker_selection import named
 from kelpie.agent.turn.send_request import SendRequest
+from kelpie.core.agents.agent import ToolRule
 from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
-from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
+from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Conflict, ModelError, ModelFault
+from kelpie.core.ids import GroupId
 from tests.agent.conftest import says
 from tests.agent.multi_agent_rig import MultiAgentRig
 
@@ -172,3 +174,34 @@ def test_a_member_is_found_by_id_or_name():
     assert named("anna lee", (ann, anna)) is anna
     assert named("I choose agent-1, not Anna Lee", (ann, anna)) is ann
     assert named("nobody", (ann, anna)) is None
+
+
+async def test_a_long_answer_is_cut_for_the_others(rig, monkeypatch):
+    monkeypatch.setattr("kelpie.agent.multi_agent.group_chat.WORDS_MAX", 5)
+    ann, ben = await rig.agent("Ann", says("0123456789")), await rig.agent("Ben", says("B1"))
+    events = await meet(rig, await group_of(rig, (ann, ben)))
+    assert rig.heard(ben)[-1] == "[Ann says:]\n01234" and said(events)[0] == ("Ann", "0123456789")
+
+
+async def test_a_client_that_does_not_read_is_told_so_and_nothing_more(monkeypatch):
+    monkeypatch.setattr("kelpie.agent.multi_agent.group_chat.EVENTS_MAX", 2)
+    listener = Listener(GroupId("group-00000000-0000-4000-8000-000000000001"))
+    for _ in range(3):
+        listener.emit(MemberFailed(None, DOWN))
+    listener.emit(ChatEnded(StopReason.end_turn, Usage(), 0))
+    (end,) = [event async for event in listener.events()]
+    assert isinstance(end, ChatEnded) and end.stop_reason is StopReason.error and "too slowly" in str(end.error)
+
+
+@pytest.mark.parametrize("kind", [ManagerType.round_robin, ManagerType.supervisor])
+async def test_a_member_that_waits_for_approval_ends_the_chat(rig, kind):
+    search, rules = ("conversation_search", {"query": "x"}), (ToolRule("requires_approval", "conversation_search"),)
+    ann = await rig.agent("Ann", says("", search), include_base_tools=True, tool_rules=rules)
+    ben = await rig.agent("Ben", says("B1"))
+    if kind is ManagerType.round_robin:
+        group = await group_of(rig, (ann, ben))
+    else:
+        group = await group_of(rig, (ben,), kind, agent_id=ann)
+    events = await meet(rig, group)
+    assert events[-1].stop_reason is StopReason.requires_approval and events[-1].error is None
+    assert not [request for request in rig.model.requests if request.user == ben], "nobody else is asked"

@@ -6,15 +6,18 @@ what a test function notices.
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import pytest
 from sqlalchemy import Update, bindparam, case, select, update
 
 from kelpie.actors import actor
 from kelpie.agent.compaction import window_guard
+from kelpie.agent.compaction.summarizer import Summarizer
+from kelpie.agent.companions import transcript_lines
 from kelpie.agent.events import event_recorder
 from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.inbox import cancel
@@ -23,10 +26,17 @@ from kelpie.agent.live import reload, spending
 from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.live_agents import LiveAgents
 from kelpie.agent.maintenance import approval_expiry
+from kelpie.agent.maintenance.run_callbacks import RunCallbacks
+from kelpie.agent.multi_agent import messaging_tools
+from kelpie.agent.multi_agent.group_chat import GroupChat
+from kelpie.agent.prompt import default_instructions
 from kelpie.agent.resources.checkpoints import Checkpoints
 from kelpie.agent.turn import duplicate_sends, recovery, step_committer, tool_phase, turn_state
 from kelpie.agent.turn.activation import Activation
+from kelpie.core.agents.compaction_settings import Trigger
 from kelpie.core.conversations.runs import RunStatus, StopReason
+from kelpie.core.errors import KelpieError
+from kelpie.core.permissions import budgets
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.memory.block_history import BlockHistory
 from kelpie.storage.agents import ownership_fence
@@ -35,6 +45,7 @@ from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import callbacks, runs, unfinished
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.tables import agent_head, conversations
+from kelpie.storage.tables import run_events as run_events_table
 from kelpie.storage.tables import runs as runs_table
 from kelpie.world.sqlite import group_commit
 from kelpie.world.statements import Prepared
@@ -301,7 +312,79 @@ def a_rollback_is_told_to_no_live_agent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BlockHistory, "rollback", rollback)
 
 
+def a_stream_goes_by_the_age_of_its_events_alone(patch: pytest.MonkeyPatch) -> None:
+    row = run_events_table.c
+    old = select(row.run_id, row.number).where(row.created_at < bindparam("before")).limit(bindparam("most"))
+    patch.setattr(run_events, "_EXPIRED", old)
+
+
+def a_month_has_thirty_days(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(budgets, "_LONGEST_MONTH", 30 * 24 * 3600 * MICROS_PER_SECOND)
+
+
+def the_question_of_a_cancelled_turn_is_delivered(patch: pytest.MonkeyPatch) -> None:
+    class Letter(messaging_tools._Letter):
+        __slots__ = ()
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name != "withdrawn" or not value:
+                super().__setattr__(name, value)
+
+    patch.setattr(messaging_tools, "_Letter", Letter)
+
+
+def only_the_last_piece_of_a_summary_is_counted(patch: pytest.MonkeyPatch) -> None:
+    def keep_last(self: Any, name: str, value: Any) -> None:
+        before = self.__dict__.get("spent", value)
+        last = replace(value, prompt_tokens=value.prompt_tokens - before.prompt_tokens) if name == "spent" else value
+        self.__dict__[name] = last
+
+    patch.setattr(Summarizer, "__setattr__", keep_last, raising=False)
+
+
+def a_summary_forgets_the_pieces_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(default_instructions, "SUMMARY_SO_FAR", "")
+
+
+def a_compaction_in_the_middle_of_a_turn_may_take_its_question(patch: pytest.MonkeyPatch) -> None:
+    original = window_guard.Occasion
+    patch.setattr(
+        window_guard,
+        "Occasion",
+        lambda trigger, pinned=False, *rest, **more: original(
+            trigger, pinned and trigger is not Trigger.after_step, *rest, **more
+        ),
+    )
+
+
+def a_callback_that_met_a_failing_disk_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    async def send_in_turn(self: Any, owed: Any) -> None:
+        with contextlib.suppress(KelpieError):
+            async with self._slots.slot(owed.consumer):
+                transport = self._world.http.transport(public=self._public)
+                async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
+                    await self._send(client, owed)
+            self._known.discard(owed.of)
+
+    patch.setattr(RunCallbacks, "_send_in_turn", send_in_turn)
+
+
+def a_companion_does_not_hear_what_its_agent_says(patch: pytest.MonkeyPatch) -> None:
+    original = transcript_lines.lines
+    patch.setattr(transcript_lines, "lines", lambda rows: [row for row in original(rows) if row[:10] != "assistant:"])
+
+
+def the_members_of_a_group_hear_only_its_client(patch: pytest.MonkeyPatch) -> None:
+    def new_messages_for(self: Any, member: Any) -> Any:
+        since = self._said[self._heard.get(member.id, 0) :]
+        return tuple(message for said in since if said.speaker is None for message in said.messages)
+
+    patch.setattr(GroupChat, "new_messages_for", new_messages_for)
+
+
 _BEHIND = "background-runs-and-readers"
+_GROUPS = "agents-write-to-each-other"
+_TURNS = "api-model-of-turns"
 _CANCELS = "cancel-races-everything"
 _EXPIRING = "waits-that-expire"
 _STORAGE = "conversations-under-storage-faults"
@@ -350,6 +433,17 @@ SURVIVORS = (
     Mutation(a_context_read_before_it_was_emptied_comes_back, "delete-and-reset", 6, 40, "emptied history|a live chat"),
     Mutation(a_companion_is_not_told_of_a_block_it_shares, "agents-write-to-each-other", 1, 10, "has what is stored"),
     Mutation(an_abandoned_turn_keeps_its_claim, "abandoned-jobs", 0, 20, "told as failed is over"),
+    Mutation(a_stream_goes_by_the_age_of_its_events_alone, _TURNS, 0, 20, "a stream is kept for its time"),
+    Mutation(a_month_has_thirty_days, "api-model-of-limits", 4, 30, "told why|shown as it is held"),
+    Mutation(the_question_of_a_cancelled_turn_is_delivered, _GROUPS, 3, 20, "a cancelled turn is not heard"),
+    Mutation(only_the_last_piece_of_a_summary_is_counted, _USAGE, 2, 20, "what the provider charged is recorded"),
+    Mutation(a_summary_forgets_the_pieces_before, _USAGE, 5, 20, "a summary has what left the context"),
+    Mutation(
+        a_compaction_in_the_middle_of_a_turn_may_take_its_question, "small-context-windows", 9, 40, "answer|question"
+    ),
+    Mutation(a_callback_that_met_a_failing_disk_is_forgotten, _BEHIND, 4, 30, "a callback comes at least once"),
+    Mutation(a_companion_does_not_hear_what_its_agent_says, _GROUPS, 1, 10, "hears everything once"),
+    Mutation(the_members_of_a_group_hear_only_its_client, _GROUPS, 1, 10, "hear each other"),
 )
 
 
