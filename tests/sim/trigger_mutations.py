@@ -411,7 +411,7 @@ TRIGGERED = (
     Mutation(the_items_of_a_batch_share_an_id, "batches", 0, 10, "an item"),
     Mutation(a_batch_that_comes_again_is_another_one, "batches", 0, 10, "comes again is one batch"),
     Mutation(a_batch_counts_what_was_cancelled_as_failed, "batches", 0, 15, "counts the outcomes"),
-    Mutation(a_start_drops_the_files_of_an_import, _FILES, 0, 60, "files of an import are kept"),
+    Mutation(a_start_drops_the_files_of_an_import, _FILES, 17, 60, "files of an import are kept"),
     Mutation(a_session_that_was_signed_out_is_remembered, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_outlives_its_key, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_that_was_accepted_once_does_not_expire, "dashboard-sessions", 0, 10, "outlives its lifetime"),
