@@ -403,7 +403,7 @@ TRIGGERED = (
     Mutation(a_batch_is_stored_in_two_transactions, "batches", 1, 15, "an acknowledged batch is stored"),
     Mutation(a_full_queue_ends_the_batch, "batches", 0, 10, "a batch ends"),
     Mutation(
-        an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 4, 30, "shows what was done"
+        an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 24, 40, "shows what was done"
     ),
     Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 3, 20, _ONCE),
     Mutation(a_firing_forgets_its_conversation, _SCHEDULES, 0, 10, "says what its schedule says"),
