@@ -465,6 +465,17 @@ async def test_a_migration_leaves_blocks_of_other_deployments_alone(client: http
         assert (await client.get(f"/v1/blocks/{block_id}")).status_code == 404
 
 
+async def test_a_block_that_was_detached_comes_back_as_the_version_has_it(client: httpx.AsyncClient) -> None:
+    await done(client, "POST", "", {"type": "agent_file", "agent_file": file_with("old"), "name": "shop"})
+    (made,) = (await done(client, "POST", "/shop/agents"))["agent_ids"]
+    own = {one["label"]: one["id"] for one in (await shown(client, made))["blocks"]}["human"]
+    await client.patch(f"/v1/agents/{made}/core-memory/blocks/detach/{own}")
+    await done(client, "PATCH", "/shop", {"agent_file_json": file_with("new")})
+    await done(client, "POST", "/shop/save", {"migrate_agents": True})
+    found = await shown(client, made)
+    assert values_of(found) == {"human": "new", "persona": "I help."} and own in {one["id"] for one in found["blocks"]}
+
+
 async def test_a_migration_leaves_agents_of_other_templates_alone(client: httpx.AsyncClient) -> None:
     made: dict[str, str] = {}
     for name in ("shop", "bank"):

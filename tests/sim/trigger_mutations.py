@@ -403,7 +403,7 @@ TRIGGERED = (
     Mutation(a_batch_is_stored_in_two_transactions, "batches", 1, 15, "an acknowledged batch is stored"),
     Mutation(a_full_queue_ends_the_batch, "batches", 0, 10, "a batch ends"),
     Mutation(
-        an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 4, 30, "shows what was done"
+        an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 24, 40, "shows what was done"
     ),
     Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 3, 20, _ONCE),
     Mutation(a_firing_forgets_its_conversation, _SCHEDULES, 0, 10, "says what its schedule says"),
@@ -411,7 +411,7 @@ TRIGGERED = (
     Mutation(the_items_of_a_batch_share_an_id, "batches", 0, 10, "an item"),
     Mutation(a_batch_that_comes_again_is_another_one, "batches", 0, 10, "comes again is one batch"),
     Mutation(a_batch_counts_what_was_cancelled_as_failed, "batches", 0, 15, "counts the outcomes"),
-    Mutation(a_start_drops_the_files_of_an_import, _FILES, 0, 60, "files of an import are kept"),
+    Mutation(a_start_drops_the_files_of_an_import, _FILES, 17, 60, "files of an import are kept"),
     Mutation(a_session_that_was_signed_out_is_remembered, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_outlives_its_key, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_that_was_accepted_once_does_not_expire, "dashboard-sessions", 0, 10, "outlives its lifetime"),

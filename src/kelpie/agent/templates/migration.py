@@ -188,7 +188,7 @@ class Migration:
                 block, id=block_id, value=templates.filled(block.value, values), deployment_id=agent.deployment_id
             )
             if (there := held.pop(block.label, None)) is None:
-                self._add(tx, agent, new, change)
+                affected += self._add(tx, agent, new, change, options)
             elif there.deployment_id is not None and there.deployment_id == agent.deployment_id:
                 affected += _update(tx, there, new, change, options)
         for gone in held.values() if options.remove_blocks else ():
@@ -196,15 +196,18 @@ class Migration:
                 affected += _remove(tx, agent.id, gone)
         return affected
 
-    def _add(self, tx: Tx, agent: Agent, new: Block, change: Change) -> None:
-        """Gives the agent a block: one that another agent of its deployment got from the same place, or a new one."""
+    def _add(self, tx: Tx, agent: Agent, new: Block, change: Change, options: MigrationOptions) -> tuple[AgentId, ...]:
+        """Gives the agent a block: one that its deployment has from the same place, or a new one. What no agent has is
+        of an older version."""
         organization, deployment = self._caller.organization_id, agent.deployment_id or ""
         others = deployments.select(tx, organization, deployment, ("block",))
-        if shared := next((one.id for one in others if one.entity_id == new.entity_id), None):
-            attachments.attach(tx, agent.id, BlockId(shared))
-            return
+        if shared := next((BlockId(one.id) for one in others if one.entity_id == new.entity_id), None):
+            is_left = not attachments.agents_with(tx, shared)
+            attachments.attach(tx, agent.id, shared)
+            return _update(tx, blocks.get(tx, shared), new, change, options) if is_left else ()
         blocks.insert(tx, (new,), change.by)
         attachments.attach(tx, agent.id, new.id)
+        return ()
 
 
 def _check_length(planned: PlannedAgent, values: Mapping[str, str]) -> None:

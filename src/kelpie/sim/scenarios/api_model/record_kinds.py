@@ -138,7 +138,13 @@ class ProjectKind(RecordKind):
             return
         after = deepcopy(model.state)
         after[key]["agents"] = sorted({*after[key]["agents"], agent})
-        await model.change("PATCH", path, {"project_id": model.ids[key]}, after)
+        answer = await model.change("PATCH", path, {"project_id": model.ids[key]}, after)
+        if answer is not None and model.client.tosses(0.5):  # it is added as well, and taken out
+            project, agent_id = model.item(key), self.cast.agents[agent]
+            await model.change("POST", f"{project}/agents", {"agent_id": agent_id}, model.state)
+            without = deepcopy(model.state)
+            without[key]["agents"] = [each for each in without[key]["agents"] if each != agent]
+            await model.change("DELETE", f"{project}/agents/{agent_id}", None, without)
 
     async def _add_again(self, model: RecordModel) -> None:
         """An agent that is in a project, perhaps because that is its home, is added to it: one removal takes it out."""

@@ -3,9 +3,11 @@ and the power is cut.
 
 Versions are numbered without a gap, each save has its own number, and a saved version never changes. The agents of a
 deployment are all there or none of them, and each is of one version: its instructions and its blocks fit together. An
-acknowledged save or deployment is there at the end, and a refused one has left nothing.
+acknowledged save or deployment is there at the end, and a refused one has left nothing. Some agents get a block of
+another deployment, which keeps the words of its own.
 """
 
+import json
 from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
@@ -30,6 +32,10 @@ _AGENTS = (
     "SELECT a.deployment_id, count(*) FROM agents a JOIN agent_variables v ON v.agent_id = a.id "
     "WHERE a.organization_id <> '' AND v.memory_variables LIKE ? GROUP BY 1"
 )
+_FILLED = """
+    SELECT DISTINCT b.id, b.value, v.memory_variables FROM blocks b JOIN agents a ON a.deployment_id = b.deployment_id
+    JOIN agent_variables v ON v.agent_id = a.id WHERE a.organization_id <> ''
+"""
 _VERSIONS = "SELECT number FROM template_versions WHERE number > 0 ORDER BY number"
 
 
@@ -69,6 +75,7 @@ class Templates(ServerScenario):
         self.deployments: dict[str, Fate] = {}  # by their buyer
         self.seen: dict[str, str] = {}  # the document of every version that was read
         self.preserved: dict[str, str] = {}  # by deployment: the value of its shared block
+        self.first: list[str] = []  # the first agent of each deployment that was acknowledged
 
     async def act(self) -> None:
         await self.make_agents(1)
@@ -116,6 +123,23 @@ class Templates(ServerScenario):
             self.deployments[buyer] = fate_of(answer)
             if answer is not None and answer.status == 200:
                 await self._is_there(client, answer.json(), buyer)
+                self.first.append(answer.json()["agent_ids"][0])
+                if len(self.first) > 1 and client.tosses(0.7):
+                    await self._mix(client)
+
+    async def _mix(self, client: ScenarioClient) -> None:
+        """The first agent of the newest deployment gets the block of an older one in place of its own."""
+        held: list[str] = []
+        newest, older = self.first[-1], client.picks(self.first[:-1])
+        for agent_id in (newest, older):
+            answer = await client.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks/human")
+            if answer is None or answer.status != 200:
+                return
+            held.append(answer.json()["id"])
+        path = f"/v1/agents/{newest}/core-memory/blocks"
+        answer = await client.ask("PATCH", f"{path}/detach/{held[0]}")
+        if answer is not None and answer.status == 200:
+            await client.ask("PATCH", f"{path}/attach/{held[1]}")
 
     async def _is_there(self, client: ScenarioClient, deployed: dict[str, Any], buyer: str) -> None:
         path = f"/v1/_internal_templates/deployment/{deployed['deployment_id']}"
@@ -171,6 +195,9 @@ class Templates(ServerScenario):
                 raise Broken("a save is stored once", f"{mark} is {fate} and stored {count} times")
         for buyer, fate in self.deployments.items():
             self._is_whole(buyer, fate)
+        for block_id, value, variables in disk.query(_FILLED):
+            if not value.endswith(f" for {json.loads(variables)['buyer']}"):
+                raise Broken("a block has the words of its own deployment", f"{block_id}: '{value}' and {variables}")
 
     def _is_whole(self, buyer: str, fate: Fate) -> None:
         disk = self.machine.disk
@@ -188,8 +215,9 @@ class Templates(ServerScenario):
 
 def _of_one_version(agent: dict[str, Any]) -> None:
     if agent["base_template_id"] is not None:
-        own = [block["value"] for block in agent["blocks"] if block["label"] == "human"]
-        if own != [agent["system"]]:
+        mine = [block for block in agent["blocks"] if block["deployment_id"] == agent["deployment_id"]]
+        own = [block["value"] for block in mine if block["label"] == "human"]
+        if own not in ([], [agent["system"]]):  # it may have a block of another deployment
             raise Broken(ONE_VERSION, f"{agent['name']} has the instructions '{agent['system']}' and the block {own}")
 
 
