@@ -231,7 +231,7 @@ MODELLED = (
     Mutation(the_nearest_of_an_agent_are_cut_before_they_are_filtered, _TURNS, 0, 20, "the nearest that pass"),
     Mutation(a_deleted_fact_makes_the_one_before_true_for_ever, "facts-under-faults", 0, 20, "leaves its time"),
     Mutation(a_damaged_block_stays_damaged_with_a_new_value, "storage-corruption", 0, 10, "is mended by a new value"),
-    Mutation(the_files_of_an_import_are_forgotten_at_a_restart, "agent-files", 1, 20, "read in the end|whole or not"),
+    Mutation(the_files_of_an_import_are_forgotten_at_a_restart, "agent-files", 4, 20, "read in the end|whole or not"),
     Mutation(a_checkpoint_of_another_agent_is_restored, _MEMORY, 0, 20, "sound request|wrong request"),
     Mutation(a_run_of_another_organization_can_be_read, _TURNS, 0, 8, "what is another's does not exist"),
     Mutation(a_page_of_messages_ends_one_too_early, _TURNS, 0, 8, "the pages of a list are the list"),
