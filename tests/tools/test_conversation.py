@@ -78,6 +78,7 @@ def test_what_the_agent_writes_with_the_call_itself_is_no_result(shop: Workshop)
     messages.append(shop.tx, [own])
     assert len(contents(shop, query="apple")) == 2
     builtin = BUILTINS["conversation_search"]
+    assert builtin.run is not None
     for query in ("apple", ""):
         call = CallContext(make_agent(ANN), NOW, "00000000-0000-4000-8000-000000000001", step_id=step)
         found = json.loads(builtin.run(shop.tx, call, check_arguments(builtin.schema, {"query": query})).text)
