@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.errors import Conflict, InvalidInput, NotFound
-from kelpie.core.ids import AgentId, BlockId
+from kelpie.core.access.callers import Caller
+from kelpie.core.access.passports import Passport
+from kelpie.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, BlockId
+from kelpie.core.memory.block_history import AuthorKind
 from kelpie.core.memory.blocks import BlockQuery, NewBlock
 from kelpie.core.paging import Page
+from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.tools.builtin import BUILTINS
@@ -156,3 +160,30 @@ async def test_many_agents_append_or_create_at_once_and_nothing_is_lost(blocks: 
     fresh = await blocks.of_agent_by_label(ANN, "fresh")
     assert fresh.value.split("\n") == [str(n) for n in range(20)]
     assert await world.database.read(lambda tx: len(block_attachments.of_agent(tx, ANN))) == 3
+
+
+async def test_the_code_of_a_tool_is_bound_as_its_agent_is(world: World, blocks: Blocks, heard: Heard) -> None:
+    fixed, notes = (
+        await blocks.create(NewBlock("fixed", read_only=True)),
+        await blocks.create(NewBlock("notes", "a", 3)),
+    )
+    for block in (fixed, notes):
+        await blocks.attach(ANN, block.id)
+    caller = Caller(passport=Passport(ANN, DEFAULT_ORGANIZATION, DEFAULT_USER, 2**60, tool="scribe"))
+    code = Blocks(world, heard, caller=caller)
+    with pytest.raises(Forbidden, match="read-only"):
+        await code.update_by_label(ANN, "fixed", {"value": "x"})
+    with pytest.raises(Forbidden, match="read-only"):
+        await code.edit_by_label(ANN, "fixed", lambda value: value + "x")
+    with pytest.raises(Forbidden, match="not its limit"):
+        await code.update_by_label(ANN, "notes", {"value": "b", "limit": 100})
+    for change in (
+        code.update_by_label(ANN, "notes", {"value": "long"}),
+        code.edit_by_label(ANN, "notes", lambda _: "long"),
+    ):
+        with pytest.raises(InvalidInput, match="exceeds the limit of 3"):
+            await change
+    assert (await blocks.get(fixed.id), await blocks.get(notes.id)) == (fixed, notes), "nothing was changed"
+    assert (await code.update_by_label(ANN, "notes", {"value": "bcd"})).value == "bcd"
+    written = await BlockHistory(world, heard).get(notes.id, 2)
+    assert (written.by.kind, written.by.id, written.by.tool) == (AuthorKind.agent, ANN, "scribe")

@@ -140,6 +140,7 @@ async def test_what_was_learnt_reads_back_the_same(client: httpx.AsyncClient, ke
         facts.remove(tx, agent_id, new)
         facts.add(tx, Fact(later, agent_id, "Ann", "pet", "zebra", "Ann has a zebra.", 7, 7, 7))
         entities.remove(tx, agent_id, ["ann"])
+        tx.exec_driver_sql("UPDATE fact_states SET through = through - 1")
 
     await kelpie.world.database.transact(learn)
     before = await checkpoint(client, agent)
@@ -254,6 +255,9 @@ async def test_an_end_is_a_moment(tmp_path: Path) -> None:
         again = await asked(client, "PUT", of(agent, "working-memory/short"), {"value": 1})
         assert again["version"] > max(short["version"], long["version"])
         assert (await checkpoint(client, agent))["memory"]["working_memory"][0]["key"] == "long"
+        clock.at += 90_000_000
+        kept = (await checkpoint(client, agent))["memory"]["working_memory"]
+        assert [each["key"] for each in kept] == ["short"], "what is over by now is not saved"
 
 
 async def test_an_agent_at_work_is_left_alone(client: httpx.AsyncClient, puppet: Puppet) -> None:

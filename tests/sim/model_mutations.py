@@ -18,6 +18,7 @@ from kelpie.agent.resources.conversations import conversation_opening, histories
 from kelpie.agent.tool_calls import approval_matching
 from kelpie.agent.turn import duplicate_sends, tool_phase
 from kelpie.core.conversations.messages import MessageQuery
+from kelpie.core.files.files import FileStatus
 from kelpie.core.ids import MessageId
 from kelpie.core.permissions.budgets import Budget, SpentAmount
 from kelpie.core.permissions.policies import EffectivePermissions
@@ -25,10 +26,12 @@ from kelpie.core.permissions.tool_permissions import ToolPatterns
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.memory import working_memory as entries
 from kelpie.storage.accounts import row_ownership
-from kelpie.storage.blocks import history
-from kelpie.storage.conversations import messages
-from kelpie.storage.memory import working_memory
+from kelpie.storage.blocks import blocks, history
+from kelpie.storage.conversations import message_search, messages
+from kelpie.storage.files import files
+from kelpie.storage.memory import facts, working_memory
 from kelpie.storage.runs import runs
+from kelpie.storage.tables import files as files_table
 from kelpie.storage.tables import working_memory as working_memory_table
 from tests.sim.mutations import Mutation
 
@@ -173,6 +176,49 @@ def a_part_of_the_answers_that_comes_again_is_a_message(patch: pytest.MonkeyPatc
     patch.setattr(tool_phase, "partial_answers_entry", entry)
 
 
+def a_write_to_an_entry_that_is_over_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = entries._begin
+
+    def begin(tx: Any, place: Any, key: str, if_version: int | None) -> Any:
+        before = working_memory.get(tx, place.agent_id, key)
+        present, version = original(tx, place, key, if_version)
+        return present or before, version
+
+    patch.setattr(entries, "_begin", begin)
+
+
+def the_nearest_of_an_agent_are_cut_before_they_are_filtered(patch: pytest.MonkeyPatch) -> None:
+    original = message_search.nearest
+
+    def nearest(tx: Any, finder: Any, organization: Any, scopes: Any, wanted: Any, meanings: Any) -> Any:
+        if wanted.agent_id is not None:
+            wanted = replace(wanted, conversation_id=None, roles=(), created_from=None, created_to=None)
+        return original(tx, finder, organization, scopes, wanted, meanings)
+
+    patch.setattr(message_search, "nearest", nearest)
+
+
+def a_deleted_fact_makes_the_one_before_true_for_ever(patch: pytest.MonkeyPatch) -> None:
+    original = facts.after_deletion
+
+    def after_deletion(timeline: Any, gone: Any) -> Any:
+        return tuple(
+            replace(one, valid_until=None) if one.id == gone.supersedes else one for one in original(timeline, gone)
+        )
+
+    patch.setattr(facts, "after_deletion", after_deletion)
+
+
+def a_damaged_block_stays_damaged_with_a_new_value(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(blocks, "SUMMED", ())
+
+
+def the_files_of_an_import_are_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    row = files_table.c
+    named = row.id.in_(sa.bindparam("ids", expanding=True))
+    patch.setattr(files, "_UNREAD", sa.select(row.id).where(named, row.status == FileStatus.parsing.value))
+
+
 _MEMORY, _TURNS, _LIMITS, _ACCESS = (f"api-model-of-{what}" for what in ("memory", "turns", "limits", "access"))
 _SHOWN = "the API shows what was done"
 
@@ -181,7 +227,12 @@ MODELLED = (
     Mutation(the_oldest_kept_version_cannot_be_read, _MEMORY, 2, 8),
     Mutation(an_entry_is_there_after_its_end, _MEMORY, 1, 20, "gone from its end on"),
     Mutation(working_memory_takes_one_entry_too_many, _MEMORY, 3, 20, "a wrong request is refused"),
-    Mutation(a_checkpoint_of_another_agent_is_restored, _MEMORY, 0, 20, "sound request|wrong request"),
+    Mutation(a_write_to_an_entry_that_is_over_is_lost, _MEMORY, 5, 20, f"{_SHOWN}|a sound request"),
+    Mutation(the_nearest_of_an_agent_are_cut_before_they_are_filtered, _TURNS, 0, 20, "the nearest that pass"),
+    Mutation(a_deleted_fact_makes_the_one_before_true_for_ever, "facts-under-faults", 0, 20, "leaves its time"),
+    Mutation(a_damaged_block_stays_damaged_with_a_new_value, "storage-corruption", 0, 10, "is mended by a new value"),
+    Mutation(the_files_of_an_import_are_forgotten_at_a_restart, "agent-files", 4, 20, "read in the end|whole or not"),
+    Mutation(a_checkpoint_of_another_agent_is_restored, _MEMORY, 1, 20, "sound request|wrong request"),
     Mutation(a_run_of_another_organization_can_be_read, _TURNS, 0, 8, "what is another's does not exist"),
     Mutation(a_page_of_messages_ends_one_too_early, _TURNS, 0, 8, "the pages of a list are the list"),
     Mutation(an_emptied_conversation_lacks_its_instructions, _TURNS, 9, 60, "does not begin with the instructions"),

@@ -101,3 +101,11 @@ def test_a_failure_says_why_and_writes_nothing(
     with pytest.raises(ToolError, match=problem):
         shop.run(tool, **arguments)
     assert shop.everything() == before
+
+
+def test_a_damaged_passage_is_left_out(shop: Workshop) -> None:
+    for text in ("tea is warm", "tea is cold"):
+        shop.run("archival_memory_insert", content=text)
+    shop.tx.exec_driver_sql("UPDATE passages SET text = 'tea is bold' WHERE text = 'tea is cold'")
+    assert [result["content"] for result in search(shop, query="tea")] == ["tea is warm"]
+    assert [result["content"] for result in search(shop, query="")] == ["tea is warm"]

@@ -1,19 +1,22 @@
 """Saying and searching: what is found, in which order, and that the answer says how it was searched."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from kelpie.core.conversations.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.conversations.messages import Message, MessageSearch, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.core.dates.dates import ago
 from kelpie.core.errors import ToolError
-from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, StepId
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.search.queries import LikelyItems, NearItems
-from kelpie.storage.conversations import messages
-from kelpie.tools.calls.interface import Precomputed
-from tests.tools.workshop import ANN, BEN, NOW, Workshop
+from kelpie.search.vector_rows import Vector
+from kelpie.storage.conversations import message_search, messages
+from kelpie.tools.builtin import BUILTINS
+from kelpie.tools.calls.argument_check import check_arguments
+from kelpie.tools.calls.interface import CallContext, Precomputed
+from tests.tools.workshop import ANN, BEN, NOW, Workshop, make_agent
 
 HOUR = 3600 * MICROS_PER_SECOND
 
@@ -66,6 +69,37 @@ def test_only_what_this_agent_and_its_user_said_is_found(shop: Workshop) -> None
     assert contents(shop, query="apple", roles=["assistant"]) == ["apple juice"]
     assert contents(shop, query="apple", roles=["user", "tool"]) == ["apple pie"]
     assert contents(shop, query="apple", roles=["tool"]) == []
+
+
+def test_what_the_agent_writes_with_the_call_itself_is_no_result(shop: Workshop) -> None:
+    step = StepId("step-00000000-0000-4000-8000-000000000001")
+    say(shop, 1, Role.assistant, "apple juice")
+    own = Message(message_id(2), ANN, Role.assistant, NOW, (Text("let me look for the apple"),), step_id=step)
+    messages.append(shop.tx, [own])
+    assert len(contents(shop, query="apple")) == 2
+    builtin = BUILTINS["conversation_search"]
+    assert builtin.run is not None
+    for query in ("apple", ""):
+        call = CallContext(make_agent(ANN), NOW, "00000000-0000-4000-8000-000000000001", step_id=step)
+        found = json.loads(builtin.run(shop.tx, call, check_arguments(builtin.schema, {"query": query})).text)
+        assert [result["content"] for result in found["results"]] == ["apple juice"]
+
+
+def test_a_search_in_one_agents_messages_filters_before_it_cuts(shop: Workshop) -> None:
+    say(shop, 1, Role.assistant, "apple juice")
+    for number in range(2, 5):
+        say(shop, number, Role.user, "apple pie")
+    numbers: list[set[int]] = []
+
+    class Finder:
+        def search(self, tx: Any, kind: Any, scopes: Any, query: Any, limit: int, only: Any = None) -> list[Any]:
+            numbers.append(set(only))
+            return []
+
+    asked = MessageSearch("apple", 1, ANN, roles=(Role.assistant,), mode="vector")
+    vector = Vector("m", b"\0" * 4, b"\0")
+    message_search.nearest(shop.tx, cast("Any", Finder()), DEFAULT_ORGANIZATION, {ANN: "m"}, asked, {"m": vector})
+    assert numbers == [{shop.number(message_id(1))}], "only those that pass the other filters may be found at all"
 
 
 def test_without_a_query_the_newest_come_first(shop: Workshop) -> None:
