@@ -81,7 +81,8 @@ class TurnModel(ModelledResource):
         self._clock = clock
         self.agent_id = agent_id
         self.ids: dict[str, str] = {}  # of conversations, by their summaries
-        self.sent: dict[str, list[tuple[str, dict[str, Any], str]]] = {}  # conversation -> text, body, way
+        # Text, body, way, and how far the clock had gone on by hours: a stream is kept for some of them only.
+        self.sent: dict[str, list[tuple[str, dict[str, Any], str, float]]] = {}  # by conversation
         self.state = {"lanes": {DEFAULT: []}, "said": [], "human": {DEFAULT: ["start"]}, "runs": []}
         self._made = 0
         self.compacted: set[str] = set()  # conversations
@@ -155,7 +156,7 @@ class TurnModel(ModelledResource):
         if new:
             self._followed(lane)
         if complete and turn == whole:
-            self.sent.setdefault(lane, []).append((text, body, way))
+            self.sent.setdefault(lane, []).append((text, body, way, self.machine.world.ahead_s))
 
     def _is_kept_as_asked(self, run: Mapping[str, Any], body: Mapping[str, Any], way: str, reason: str) -> None:
         """A run says how its client asked for it, and how it went."""
@@ -351,13 +352,14 @@ class TurnModel(ModelledResource):
         """The same again under its id is said once; other words under the same id are a message of their own."""
         if not self.sent.get(lane):
             return
-        text, body, way = self.client.picks(self.sent[lane])
+        text, body, way, ahead_s = self.client.picks(self.sent[lane])
         if self.client.tosses(0.3):
             other = self._text(calls=False)
             body = {"messages": [{**body["messages"][0], "content": other}]}
             await self._turn(lane, other, body, "whole")
             return
-        in_background = ("async",) if way in ("async", "background") else ()
+        is_kept = ahead_s == self.machine.world.ahead_s and way in ("async", "background")
+        in_background = ("async",) if is_kept else ()
         told = await self._send(lane, body, self.client.picks(("whole", "stream", *in_background)))
         await self.rest()
         if told is not None and told["said"] != shown_of(turn_of(text)[1:], body):
@@ -386,7 +388,7 @@ class TurnModel(ModelledResource):
             raise Broken("a message that comes again has its answer", f"{text!r}: {told}")
         if new != [said for turn in turns for said in turn] or runs != len(turns):
             raise Broken("a message that comes again is said once", f"{new} of {turns} in {runs} runs")
-        self.sent[DEFAULT] = [(text, body, "async")]
+        self.sent[DEFAULT] = [(text, body, "async", self.machine.world.ahead_s)]
 
     async def _cancel(self, lane: str) -> None:
         """A run in the background is cancelled at any moment, by its id, its agent or its conversation."""

@@ -13,7 +13,7 @@ from kelpie.mcp.protocol.versions import V2025_06, V2025_11, V2026_07
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.runs.machine import Machine
-from kelpie.sim.scenarios.fixtures.approval_records import ConversationAddress, Request, waiting
+from kelpie.sim.scenarios.checks.approval_records import ConversationAddress, Request, waiting
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.mcp.remote_server import RemoteServer
 from kelpie.sim.scenarios.mcp.server_setup import LIMITS, McpScenario

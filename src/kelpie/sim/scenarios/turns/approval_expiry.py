@@ -17,7 +17,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.scenarios.basic.crashes import cuts
-from kelpie.sim.scenarios.fixtures.approval_records import ConversationAddress, Request, is_counted, waiting
+from kelpie.sim.scenarios.checks.approval_records import ConversationAddress, Request, is_counted, waiting
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.server_scenario import scenario, together

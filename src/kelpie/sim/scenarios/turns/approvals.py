@@ -16,7 +16,7 @@ from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, cuts
-from kelpie.sim.scenarios.fixtures.approval_records import (
+from kelpie.sim.scenarios.checks.approval_records import (
     ApprovalAnswer,
     ConversationAddress,
     Request,
