@@ -52,8 +52,7 @@ async def test_the_same_text_several_times_is_answered_each_time(rig: Rig) -> No
 
 async def test_agents_do_not_wait_for_each_other_and_each_keeps_its_order(rig: Rig) -> None:
     other = (await make_agent(rig.client, name="two"))["id"]
-    gate = asyncio.Event()
-    rig.puppet.script.append(gate)
+    gate = rig.puppet.held["slow"] = asyncio.Event()
     requests = [{"agent_id": rig.agent, "input": "slow"}]
     requests += [{"agent_id": each, "input": f"{n}"} for n in range(3) for each in (other, rig.agent)]
     made = (await rig.client.post("/v1/messages/batches", json={"requests": requests})).json()["id"]

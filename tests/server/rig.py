@@ -76,12 +76,16 @@ def called(name: str, arguments: str, call_id: str = "call_1") -> Reply:
 
 
 class Puppet:
-    """A provider that gives the replies it was handed, in order; an exception is raised. Then it says "ok"."""
+    """A provider that gives the replies it was handed, in order; an exception is raised. Then it says "ok".
+
+    The answer to a text in `held` waits for its event first, whoever was asked before.
+    """
 
     name = "fake"
 
     def __init__(self) -> None:
         self.script: deque[Reply | Exception | asyncio.Event] = deque()
+        self.held: dict[str, asyncio.Event] = {}
         self.asked: list[Request] = []
         self.waiting = asyncio.Event()
 
@@ -96,6 +100,8 @@ class Puppet:
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         self.asked.append(request)
+        if request.messages and (gate := self.held.get(request.messages[-1].message.text)) is not None:
+            await gate.wait()
         item = self.script.popleft() if self.script else said("ok")
         if isinstance(item, asyncio.Event):
             self.waiting.set()
