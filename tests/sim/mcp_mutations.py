@@ -208,7 +208,7 @@ MCP_MUTATIONS = (
     Mutation(lists_of_tools_are_stored_as_they_come, _LISTS, 5, 40, "a list of tools never goes back"),
     Mutation(a_change_of_tools_that_cannot_be_read_is_forgotten, _LISTS, 4, 24, "a change of tools is followed"),
     Mutation(a_change_of_tools_before_somebody_listens_is_missed, _LISTS, 49, 150, "a change of tools is followed"),
-    Mutation(a_connection_that_opens_while_it_is_closed_stays_open, _LISTS, 8, 40, "what nobody uses ends|bounded"),
+    Mutation(a_connection_that_opens_while_it_is_closed_stays_open, _LISTS, 11, 40, "what nobody uses ends|bounded"),
     Mutation(
         a_renewal_of_tokens_ends_with_the_call_that_waits_for_it, _TOKENS, 0, 12, "a refresh token is (not lost|used)"
     ),

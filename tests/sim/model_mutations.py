@@ -239,7 +239,7 @@ MODELLED = (
     Mutation(a_fork_lacks_its_last_message, _TURNS, 9, 20, _SHOWN),
     Mutation(a_message_that_comes_again_after_another_is_said_again, _TURNS, 0, 20, _SHOWN),
     Mutation(a_redirect_is_taken_for_the_callback, _TURNS, 16, 30, "until it is taken"),
-    Mutation(a_queue_holds_one_message_too_many, _TURNS, 0, 20, "a queue holds"),
+    Mutation(a_queue_holds_one_message_too_many, _TURNS, 6, 20, "a queue holds"),
     Mutation(one_more_call_runs_than_the_limit_permits, _LIMITS, 2, 8),
     Mutation(a_budget_that_is_just_used_up_pays_one_more_step, _LIMITS, 0, 8, "what is used up|where its budget does"),
     Mutation(a_list_that_allows_nothing_allows_everything, _LIMITS, 4, 20),

@@ -1175,7 +1175,7 @@ MUTATIONS = (
     ),
     Mutation(a_switch_of_reasoning_reaches_no_loaded_agent, _LANES, 5, 20, _STALE),
     Mutation(
-        a_long_summary_is_not_cut, "small-context-windows", 5, 10, "a summary takes at most its share of the window"
+        a_long_summary_is_not_cut, "small-context-windows", 13, 40, "a summary takes at most its share of the window"
     ),
     Mutation(
         a_summary_is_asked_for_without_a_limit,

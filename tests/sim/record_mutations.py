@@ -148,7 +148,7 @@ RECORDS = (
     Mutation(the_region_of_a_provider_never_changes, _NAME, 0, 20, _SHOWN),
     Mutation(the_time_zone_of_a_schedule_never_changes, _NAME, 4, 20, _SHOWN),
     Mutation(a_change_of_a_schedule_resets_what_it_does_not_name, _NAME, 4, 20, _SHOWN),
-    Mutation(a_webhook_that_is_off_takes_deliveries, _NAME, 53, 80, "a webhook that is on"),
+    Mutation(a_webhook_that_is_off_takes_deliveries, _NAME, 5, 80, "a webhook that is on"),
     Mutation(a_replaced_token_of_a_webhook_is_known_for_a_while, _NAME, 4, 20, "an address that was replaced"),
     Mutation(a_filter_by_a_tag_finds_all_projects, _NAME, 4, 20, "a filter finds what fits it"),
     Mutation(a_changed_folder_is_not_told_to_its_agents, _NAME, 14, 20, "a live agent (has|sees) what is stored"),
@@ -157,7 +157,7 @@ RECORDS = (
     Mutation(an_upsert_of_an_identity_links_anything, _NAME, 0, 20, "foreign ids link nothing"),
     Mutation(tokens_of_a_user_who_moves_stay, "api-model-of-access", 0, 20, "a credential opens what it is for"),
     Mutation(keys_of_a_user_who_moves_stay, "api-model-of-access", 0, 20, "a credential opens what it is for"),
-    Mutation(processor_time_alone_is_not_counted, "api-model-of-limits", 2, 20, "what is permitted runs"),
+    Mutation(processor_time_alone_is_not_counted, "api-model-of-limits", 26, 60, "what is permitted runs"),
     Mutation(a_session_lasts_as_long_as_its_key, "dashboard-sessions", 1, 20, "no session outlives its lifetime"),
     Mutation(a_template_that_is_rolled_back_forgets_its_newer_versions, _NAME, 1, 20, "template|" + _SHOWN),
 )

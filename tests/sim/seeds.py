@@ -339,4 +339,9 @@ FOUND = (
         "the repair of a history took a row with results of two calls for the result of one, and put the row into the "
         "context a second time: later messages were refused because their place was taken",
     ),
+    Found(
+        "api-model-of-limits",
+        20,
+        "the check took a journal that the cleanup at the start had taken, a day after its run, for one that was lost",
+    ),
 )
