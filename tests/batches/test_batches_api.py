@@ -272,11 +272,17 @@ async def test_a_stopped_agent_and_a_deleted_one_end_the_items(rig: Rig) -> None
     requests = [{"agent_id": other, "messages": [{"role": "user", "content": f"{n}"}]} for n in range(7)]
     made = (await rig.client.post("/v1/messages/batches", json={"requests": requests})).json()
     await rig.until(lambda: _asked(rig, 1))
-    assert (await rig.client.delete(f"/v1/agents/{other}")).status_code == 200
+    deleting = asyncio.create_task(rig.client.delete(f"/v1/agents/{other}"))  # waits for the turn
+    await rig.until(lambda: _is_gone(rig, other))
     gate.set()
+    assert (await deleting).status_code == 200
     rig.kelpie.runtime.batch_runner.wake()
     done = await rig.until(lambda: _any_ended(rig, made["id"]))
     assert set(_statuses(done)) == {"failed"} and "deleted" in done["results"][-1]["error"]
+
+
+async def _is_gone(rig: Rig, agent: str) -> bool:
+    return (await rig.client.get(f"/v1/agents/{agent}")).status_code == 404
 
 
 async def _any_ended(rig: Rig, batch: str) -> dict[str, Any] | None:

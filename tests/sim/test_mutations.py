@@ -1,11 +1,13 @@
 """The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red.
 
-`make test` plays a third of the planted bugs, another one with every change of `src`; `make soak` plays all of them.
+`make test` plays a quarter of the planted bugs, another one with every change of `src`; `make soak` plays all of them.
 They test the simulation, not the product. After a change of the simulation, play all: pytest -m '' <this file>.
 """
 
 import re
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -25,15 +27,17 @@ from tests.sim.trigger_mutations import TRIGGERED
 from tests.sim.unseen_mutations import UNSEEN
 
 PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN, *RECORDS)
-PARTS = 3
+BY_NAME = {f"{mutation.apply.__name__}-{mutation.scenario}": mutation for mutation in PLANTED}
+PARTS = 4
 
 
-def in_parts(planted: tuple[Mutation, ...], of: str) -> list[ParameterSet]:
-    """The planted bugs as parameters: those of other parts than the one whose turn it is are left to `make soak`."""
+def in_parts(values: Mapping[str, Any], of: str) -> list[ParameterSet]:
+    """The values as parameters under their ids: those of other parts than the one whose turn it is are left to
+    `make soak`."""
     turn = first_seed("planted bugs", of)
     return [
-        pytest.param(mutation, id=mutation.apply.__name__, marks=() if (at + turn) % PARTS == 0 else pytest.mark.soak)
-        for at, mutation in enumerate(planted)
+        pytest.param(value, id=name, marks=() if (at + turn) % PARTS == 0 else pytest.mark.soak)
+        for at, (name, value) in enumerate(values.items())
     ]
 
 
@@ -58,7 +62,7 @@ def search_range(mutation: Mutation, scenario: Scenario) -> int:
     return found.seed
 
 
-@pytest.mark.parametrize("mutation", in_parts(PLANTED, source()))
+@pytest.mark.parametrize("mutation", in_parts(BY_NAME, source()))
 def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     turns_red(mutation, SCENARIOS[mutation.scenario])
@@ -85,8 +89,9 @@ def test_every_planted_bug_has_its_turn() -> None:
         next(str(at) for at in range(100) if first_seed("planted bugs", str(at)) % PARTS == part)
         for part in range(PARTS)
     ]
-    played = [each.id for of in sources for each in in_parts(PLANTED, of) if not each.marks]
-    assert sorted(map(str, played)) == sorted(mutation.apply.__name__ for mutation in PLANTED)
+    played = [each.id for of in sources for each in in_parts(BY_NAME, of) if not each.marks]
+    assert sorted(map(str, played)) == sorted(BY_NAME)
+    assert len(BY_NAME) == len(PLANTED)
 
 
 def test_a_known_seed_that_no_longer_notices_is_replaced() -> None:
@@ -112,7 +117,7 @@ def no_change(_patch: pytest.MonkeyPatch) -> None:
     return
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", in_parts({name: name for name in SCENARIOS}, source()))
 def test_disconnected_faults_are_missed(name: str) -> None:
     scenario = SCENARIOS[name]
     assert search(scenario, [1], disconnected=list(Fault)).unfired == scenario.named

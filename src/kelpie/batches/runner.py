@@ -149,6 +149,8 @@ class BatchRunner:
         for run in begun:
             if run.status in UNFINISHED:
                 self._run_queue.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
+            else:  # an item that was sent before: nothing else says that it has ended
+                self.wake()
         if ended is not None:
             self._tell(ended)
 

@@ -187,11 +187,13 @@ class Folders:
         if before is not None and handling is DuplicateHandling.skip:
             return UploadedFile(before, await self.get(folder_id), skipped=True)
         await self._world.uploads.keep(upload, file.id)
-        stored, folder, touched = await self._world.database.transact(lambda tx: self._insert(tx, file, handling))
+        try:
+            stored, folder, touched = await self._world.database.transact(lambda tx: self._insert(tx, file, handling))
+        finally:
+            self._wake()  # of a commit whose outcome is unknown as well
         if stored.id != file.id:  # another upload was faster
             await self._world.uploads.discard(file.id)
         self._reload_agents(touched)
-        self._wake()
         return UploadedFile(stored, folder, skipped=stored.id != file.id)
 
     def _duplicate(self, tx: Tx, file: File, handling: DuplicateHandling) -> File | None:

@@ -113,8 +113,8 @@ class AgentFileImports:
             raise
         finally:
             await planned_folders.discard(uploads, plan.folders, made)
-        if made:
-            self._wake_files()
+            if made:
+                self._wake_files()
         return affected
 
     # --- the plan ------------------------------------------------------------------------------------------------
