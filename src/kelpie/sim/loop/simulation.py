@@ -62,12 +62,13 @@ def simulate(main: Callable[[SimLoop], Coroutine[Any, Any, T]], loop: SimLoop | 
 
 
 def _freeze() -> None:
-    """Takes the existing objects of the process out of every later collection, which makes collections quick."""
+    """Takes the existing objects of the process out of every later collection, which makes collections quick: the one
+    after a run looks through what that run made, and not through what earlier runs imported."""
     global _frozen
     if not _frozen:
         gc.collect()
-        gc.freeze()
         _frozen = True
+    gc.freeze()
 
 
 def _dispose(loop: SimLoop) -> None:
