@@ -39,6 +39,7 @@ class AuthorizationServer:
         self.registers = True  # clients, when they ask
         self.basic: list[str] = []  # what clients showed at the token endpoint
         self.refuses = False  # every token
+        self.replaces = True  # the refresh token, with each renewal
         self._challenge = ""
 
     async def metadata(self, request: web.Request) -> web.Response:
@@ -73,9 +74,9 @@ class AuthorizationServer:
             assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == self._challenge
         token = f"token-{len(self.asked)}"
         self.protects.token = token
-        return web.json_response(
-            {"access_token": token, "token_type": "Bearer", "expires_in": self.life_s, "refresh_token": "r"}
-        )
+        first = form["grant_type"] == "authorization_code"
+        new = {"refresh_token": f"r-{len(self.asked)}"} if first or self.replaces else {}
+        return web.json_response({"access_token": token, "token_type": "Bearer", "expires_in": self.life_s} | new)
 
     def agree(self, address: str) -> dict[str, str]:
         """What a person is sent back with."""
@@ -156,6 +157,20 @@ async def test_a_person_logs_in_and_the_token_is_renewed(place: Place) -> None:
         lambda tx: tx.exec_driver_sql("SELECT tokens FROM mcp_oauth").scalar()
     )
     assert "token-" not in stored, "tokens are encrypted"
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+async def test_every_renewal_uses_the_newest_refresh_token(place: Place, replaces: bool) -> None:
+    """A server that sends none with a renewal goes on to know the one before (RFC 6749, section 6)."""
+    server = await place.registered()
+    place.authorization.replaces, place.authorization.life_s = replaces, 1
+    await place.logged_in(server)
+    for _ in range(2):
+        assert (await place.client.patch(f"/v1/mcp-servers/{server}/refresh")).status_code == 200
+    _, *renewals = place.authorization.asked
+    assert len(renewals) >= 3
+    number = range(1, len(renewals) + 1) if replaces else [1] * len(renewals)
+    assert [each["refresh_token"] for each in renewals] == [f"r-{each}" for each in number]
 
 
 @pytest.mark.parametrize("unsaved", [False, True])

@@ -216,6 +216,7 @@ async def test_what_others_share_is_left_alone_unless_asked(client: httpx.AsyncC
     document = await checkpoint(client, one)
     await asked(client, "PATCH", f"/v1/blocks/{shared['id']}", {"value": "after"})
     await asked(client, "POST", of(two, "archival-memory"), {"text": "second"})
+    await asked(client, "PATCH", f"/v1/archives/{archive['id']}", {"name": "renamed"})
     await asked(client, "PATCH", of(one, f"core-memory/blocks/detach/{shared['id']}"))
     told = await restore(client, one, document)
     assert [(each["kind"], each["id"], each["agents"]) for each in told["left"]] == [
@@ -224,8 +225,10 @@ async def test_what_others_share_is_left_alone_unless_asked(client: httpx.AsyncC
     ]
     assert (await asked(client, "GET", of(one, "core-memory/blocks/team")))["value"] == "after"
     assert len(await asked(client, "GET", of(two, "archival-memory"))) == 2
+    assert (await asked(client, "GET", f"/v1/archives/{archive['id']}"))["name"] == "renamed"
     told = await restore(client, one, document, overwrite_shared=True)
     assert told["left"] == []
+    assert (await asked(client, "GET", f"/v1/archives/{archive['id']}"))["name"] == "team's"
     assert (await asked(client, "GET", of(two, "core-memory/blocks/team")))["value"] == "before"
     assert [each["text"] for each in await asked(client, "GET", of(two, "archival-memory"))] == ["first"]
 
