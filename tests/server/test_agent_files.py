@@ -167,6 +167,21 @@ async def test_one_conversation_is_exported(rig: Rig) -> None:
     assert (await client.get(f"/v1/agents/{other['id']}/export", params={"conversation_id": thread})).status_code == 404
 
 
+async def test_an_exported_conversation_has_its_own_blocks(rig: Rig) -> None:
+    _, _, client = rig
+    made = await make_agent(client, memory_blocks=[{"label": "human", "value": "of the agent"}])
+    body = {"isolated_block_labels": ["human"]}
+    thread = (await client.post("/v1/conversations/", params={"agent_id": made["id"]}, json=body)).json()
+    (own,) = thread["isolated_block_ids"]
+    assert (await client.patch(f"/v1/blocks/{own}", json={"value": "of the thread"})).status_code == 200
+    for conversation, value in (({}, "of the agent"), ({"conversation_id": thread["id"]}, "of the thread")):
+        document = await exported(client, made["id"], **conversation)
+        assert [block["value"] for block in document["blocks"]] == [value]
+        (copy,) = await imported(client, document)
+        shown = (await client.get(f"/v1/agents/{copy}/core-memory/blocks/human")).json()
+        assert shown["value"] == value
+
+
 async def test_skills_of_the_client_are_in_the_file(rig: Rig) -> None:
     _, _, client = rig
     made = await make_agent(client)
