@@ -77,6 +77,10 @@ async def test_a_difference(world: World) -> None:
     last = await history.diff(block.id, None, None)
     assert (last.before.version, last.after.version) == (2, 3)
     assert [(line.kind, line.text) for line in last.hunks[0].lines] == [("same", "a"), ("same", "c"), ("added", "d")]
+    step = await history.diff(block.id, None, 2)
+    assert (step.before.version, step.after.version) == (1, 2), "a version is compared with the one before it"
+    since = await history.diff(block.id, 1, None)
+    assert (since.before.version, since.after.version) == (1, 3)
     back = await history.diff(block.id, 3, 1)
     kinds = [line.kind for line in back.hunks[0].lines]
     assert sorted(kinds) == ["added", "removed", "removed", "same"]

@@ -218,6 +218,8 @@ async def test_the_bounds_hold_and_what_shrinks_may_always_be_written(world: Wor
         await memory.put(ANN, key, "x" * 30)
     with pytest.raises(InvalidInput, match="would have 98 bytes, and the limit is 80"):
         await memory.update(ANN, "c", Append("x" * 27))
+    assert (await memory.put(ANN, "a", "x" * 40)).value == "x" * 40, "its old value makes room for it"
+    await memory.put(ANN, "a", "x" * 30)
     await memory.put(ANN, "c", 1)
     with pytest.raises(InvalidInput, match="the limit is 3 entries"):
         await memory.put(ANN, "d", 1)

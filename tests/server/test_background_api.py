@@ -262,6 +262,30 @@ async def test_a_callback_that_could_not_be_read_or_recorded_comes_again(
         assert [each["run_id"] for each in rung] == [run["id"]] * 2 and not fails
 
 
+async def test_a_callback_is_sent_once_while_its_receiver_takes_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, sent = asyncio.Event(), list[str]()
+
+    async def post(_client: Any, _url: str, body: dict[str, Any]) -> tuple[int, None]:
+        sent.append(body["run_id"])
+        await gate.wait()
+        return 204, None
+
+    monkeypatch.setattr(run_callbacks, "_post", post)
+    async with open_rig(tmp_path, callback_private=True) as (kelpie, _), client_of(kelpie) as client:
+        made = await make_agent(client)
+        path, ids = f"/v1/agents/{made['id']}/messages/async", list[str]()
+        for number in range(3):  # the end of each is a reason to look for callbacks that are due
+            body = {"input": f"{number}", "callback_url": "http://127.0.0.1:1/done"}
+            ids.append((await client.post(path, json=body)).json()["id"])
+            await run_when(client, ids[-1], lambda run: run["status"] == "completed" and run["id"] in sent)
+        gate.set()
+        for run_id in ids:
+            await run_when(client, run_id, lambda run: run["callback_status_code"] == 204)
+        assert sorted(sent) == sorted(ids)
+
+
 async def test_a_callback_that_nobody_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_callbacks, "WAITS_S", (0.01, 0.01))
     async with (

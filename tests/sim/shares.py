@@ -17,6 +17,7 @@ from pathlib import Path
 from kelpie.sim.runs.scenario import Report, Scenario, run
 from kelpie.sim.runs.seed_search import Search, search
 from kelpie.sim.scenarios import SCENARIOS
+from kelpie.sim.scenarios.server_scenario import LISTS_EVERY
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "HEAD:src"
@@ -92,6 +93,13 @@ def first_seed(name: str, of: str) -> int:
     if of == NO_SOURCE:
         return 0
     return int.from_bytes(hashlib.sha256(f"{of} {name}".encode()).digest()[:8]) % FIRST_MAX
+
+
+def first_of_share(name: str, of: str) -> int:
+    """Where the share of a scenario begins for a source: one of its seeds walks over the lists at the end."""
+    first = first_seed(name, of)
+    walks = first - first % LISTS_EVERY
+    return max(0, walks - first // LISTS_EVERY % min(share_of(name), LISTS_EVERY))
 
 
 @dataclass(frozen=True)

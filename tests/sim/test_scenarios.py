@@ -14,7 +14,7 @@ from kelpie.sim.faults import CRASHES, Aim, Fault, places_of
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.seeds import FOUND, Found
-from tests.sim.shares import HASH_SEED, Elsewhere, elsewhere, first_seed, play, share_of, source
+from tests.sim.shares import HASH_SEED, Elsewhere, elsewhere, first_of_share, play, share_of, source
 
 ROOT = Path(__file__).parents[2]
 ALONE_MAX = 5  # runs with one kind of fault, in which it fires
@@ -31,7 +31,7 @@ def other() -> Iterator[Elsewhere]:
 def test_every_invariant_holds_and_every_named_fault_fires(name: str, other: Elsewhere) -> None:
     """A run depends on its scenario and seed alone: the last seed of a share, played after the others, gives the trace
     that it gives in another process (tests/sim/shares.py) after other scenarios."""
-    first = first_seed(name, source())
+    first = first_of_share(name, source())
     last = first + share_of(name) - 1
     other.ask(name, last)
     played = play(SCENARIOS[name], first, share_of(name), source())

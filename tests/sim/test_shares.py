@@ -11,8 +11,9 @@ from kelpie.sim.runs.machine import Machine
 from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
+from kelpie.sim.scenarios.server_scenario import LISTS_EVERY
 from tests.sim import shares, shop
-from tests.sim.shares import FIRST_MAX, FURTHER, NO_SOURCE, first_seed, play, share_of
+from tests.sim.shares import FIRST_MAX, FURTHER, NO_SOURCE, first_of_share, first_seed, play, share_of
 
 RARE = Aim(Fault.storage_latency, "database.write", rate=0.2)
 NEVER = Aim(Fault.crash_before_write, "database.begin", nth=1000)
@@ -27,7 +28,7 @@ def scenario(*faults: Aim) -> Scenario:
 
 
 def test_every_source_and_every_scenario_has_its_own_first_seed() -> None:
-    firsts = {first_seed(name, of) for name in SCENARIOS for of in ("a" * 40, "b" * 40)}
+    firsts = {first_of_share(name, of) for name in SCENARIOS for of in ("a" * 40, "b" * 40)}
     assert len(firsts) == 2 * len(SCENARIOS)
     assert all(0 <= first < FIRST_MAX for first in firsts)
     assert [first_seed(name, "a" * 40) for name in SCENARIOS] == [first_seed(name, "a" * 40) for name in SCENARIOS]
@@ -40,7 +41,14 @@ def test_without_a_commit_every_share_begins_at_0(monkeypatch: pytest.MonkeyPatc
         assert shares.source() == NO_SOURCE
     finally:
         shares.source.cache_clear()
-    assert {first_seed(name, NO_SOURCE) for name in SCENARIOS} == {0}
+    assert {first_of_share(name, NO_SOURCE) for name in SCENARIOS} == {0}
+
+
+def test_one_seed_of_every_share_walks_over_the_lists() -> None:
+    for name in SCENARIOS:
+        begins = [first_of_share(name, str(at)) for at in range(50)]
+        assert all(any(seed % LISTS_EVERY == 0 for seed in range(at, at + share_of(name))) for at in begins)
+        assert len({at % LISTS_EVERY for at in begins}) == min(share_of(name), LISTS_EVERY), "not always as the first"
 
 
 def test_a_share_depends_on_src_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +74,7 @@ def git(*arguments: str, at: Path) -> None:
 
 def test_every_plot_has_its_turn_wherever_a_share_begins() -> None:
     for name, each in SCENARIOS.items():
-        first = first_seed(name, "a" * 40)
+        first = first_of_share(name, "a" * 40)
         aims = {aim for seed in range(first, first + share_of(name)) for aim in each.aims(seed)}
         assert aims == set(each.named)
 

@@ -21,7 +21,7 @@ from kelpie.agent.journal import history_repair
 from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.staged_agents import StagedAgents
-from kelpie.agent.resources import agent_file_imports
+from kelpie.agent.resources import agent_file_exports, agent_file_imports
 from kelpie.agent.templates import migration
 from kelpie.agent.tool_calls import approval_withdrawal
 from kelpie.agent.turn import activation, approval_answers, duplicate_sends, recovery, tool_phase, turn_state
@@ -337,6 +337,24 @@ def answers_are_stored_without_their_request(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "replace_input", replace_input)
 
 
+def a_callback_that_is_being_sent_is_not_known(patch: pytest.MonkeyPatch) -> None:
+    original = RunCallbacks._send  # pyright: ignore[reportPrivateUsage]
+
+    async def send(self: Any, client: Any, owed: Any) -> None:
+        self._known.discard(owed.of)
+        await original(self, client, owed)
+
+    patch.setattr(RunCallbacks, "_send", send)
+
+
+def an_exported_conversation_has_the_blocks_of_its_agent(patch: pytest.MonkeyPatch) -> None:
+    def seen(tx: Any, agent_id: Any, _conversation: Any) -> Any:
+        return original(tx, agent_id, None)
+
+    original = attachments.seen
+    patch.setattr(agent_file_exports, "block_attachments", SimpleNamespace(seen=seen))
+
+
 UNSEEN = (
     Mutation(
         a_row_with_two_results_answers_one_call, "cancel-races-everything", 70013, 200, "a sound message is accepted"
@@ -346,6 +364,8 @@ UNSEEN = (
     ),
     Mutation(answers_committed_before_a_crash_count_for_nothing, _WAITING, 0, 10, "with nothing saved"),
     Mutation(a_run_that_is_resumed_is_not_counted, _BEHIND, 0, 10, "of one life|has one end"),
+    Mutation(a_callback_that_is_being_sent_is_not_known, _BEHIND, 0, 100, "once at a time"),
+    Mutation(an_exported_conversation_has_the_blocks_of_its_agent, _LANES, 0, 20, "an agent file has what is stored"),
     Mutation(a_committed_step_is_called_off, _BEHIND, 0, 40, "called off|in order|one end"),
     Mutation(answers_count_in_every_conversation_of_the_agent, _WAITING, 0, 80, "in their conversation|unknown error"),
     Mutation(an_answer_with_other_arguments_is_the_same_again, _WAITING, 19, 60, "no acknowledged answer is lost"),

@@ -13,8 +13,9 @@ AGENTS_MAX = 2
 LANES_MAX = 2
 _AGENTS = f"SELECT id, name FROM agents WHERE organization_id = ? ORDER BY id DESC LIMIT {AGENTS_MAX}"
 _LANES = (
-    "SELECT id FROM conversations WHERE agent_id = ? AND deleted_at IS NULL "
-    f"ORDER BY EXISTS (SELECT 1 FROM conversation_blocks c WHERE c.conversation_id = id) DESC, id DESC LIMIT {LANES_MAX}"
+    "SELECT id FROM conversations t WHERE agent_id = ? AND deleted_at IS NULL "
+    "ORDER BY EXISTS (SELECT 1 FROM conversation_blocks c WHERE c.conversation_id = t.id) DESC, id DESC "
+    f"LIMIT {LANES_MAX}"
 )
 _BLOCKS = "SELECT b.label, b.value FROM agent_blocks a JOIN blocks b ON b.id = a.block_id WHERE a.agent_id = ?"
 _OWN_BLOCKS = (

@@ -22,6 +22,7 @@ from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, toget
 
 BELL = "bell.sim"
 READS_MAX = 60
+RINGING_S = 3.0  # that a receiver of callbacks takes; the sender is more patient
 
 
 class BackgroundRunScenario(ServerScenario):
@@ -33,6 +34,7 @@ class BackgroundRunScenario(ServerScenario):
         self.shown: dict[str, dict[int, str]] = {}  # run -> number -> frame
         self.whole: set[str] = set()  # runs whose stream was read to its end
         self.rung: list[str] = []
+        self.ringing: set[tuple[str, int]] = set()  # runs whose callback is being taken, and the boot that sent it
         self.waited: list[str] = []  # tokens of the messages whose sender waited for the answer
         self.repeated: Counter[tuple[str, str]] = Counter()  # how often a text that came several times must be said
         machine.world.internet.host(BELL, self._ring)
@@ -153,7 +155,15 @@ class BackgroundRunScenario(ServerScenario):
         found = self.machine.disk.query("SELECT completed_at FROM runs WHERE id = ?", run_id)
         if not found or found[0][0] is None:
             raise Broken("a callback comes after the end", f"{run_id} has not ended")
+        sending = run_id, self.machine.boots
+        if sending in self.ringing:
+            raise Broken("a callback is sent once at a time", f"{run_id} was rung again before it had answered")
         self.rung.append(run_id)
+        self.ringing.add(sending)
+        try:
+            await asyncio.sleep(RINGING_S)
+        finally:
+            self.ringing.discard(sending)
         await answer.start(204, {})
 
     async def settle(self) -> None:
