@@ -22,6 +22,7 @@ from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.maintenance.run_callbacks import RunCallbacks
 from kelpie.agent.maintenance.staged_agents import StagedAgents
 from kelpie.agent.resources import agent_file_exports, agent_file_imports
+from kelpie.agent.resources.conversations import conversation_opening
 from kelpie.agent.templates import migration
 from kelpie.agent.tool_calls import approval_withdrawal
 from kelpie.agent.turn import activation, approval_answers, duplicate_sends, recovery, tool_phase, turn_state
@@ -355,6 +356,15 @@ def an_exported_conversation_has_the_blocks_of_its_agent(patch: pytest.MonkeyPat
     patch.setattr(agent_file_exports, "block_attachments", SimpleNamespace(seen=seen))
 
 
+def a_fork_begins_with_a_call_that_nobody_can_answer(patch: pytest.MonkeyPatch) -> None:
+    def finished(said: Any) -> Any:
+        whole = original(said)
+        return said[: len(whole) + 1]
+
+    original = conversation_opening._finished  # pyright: ignore[reportPrivateUsage]
+    patch.setattr(conversation_opening, "_finished", finished)
+
+
 UNSEEN = (
     Mutation(
         a_row_with_two_results_answers_one_call, "cancel-races-everything", 70013, 200, "a sound message is accepted"
@@ -364,6 +374,7 @@ UNSEEN = (
     ),
     Mutation(answers_committed_before_a_crash_count_for_nothing, _WAITING, 0, 10, "with nothing saved"),
     Mutation(a_run_that_is_resumed_is_not_counted, _BEHIND, 0, 10, "of one life|has one end"),
+    Mutation(a_fork_begins_with_a_call_that_nobody_can_answer, _WAITING, 0, 5, "shows a call"),
     Mutation(a_callback_that_is_being_sent_is_not_known, _BEHIND, 0, 100, "once at a time"),
     Mutation(an_exported_conversation_has_the_blocks_of_its_agent, _LANES, 0, 20, "an agent file has what is stored"),
     Mutation(a_committed_step_is_called_off, _BEHIND, 0, 40, "called off|in order|one end"),

@@ -70,6 +70,15 @@ _WRONG = {
         SELECT x.agent_id, x.conversation_id, m.id FROM context x JOIN messages m ON m.id = x.message_id
         WHERE coalesce(m.conversation_id, '') <> x.conversation_id AND m.id NOT IN (
             SELECT message_id FROM conversation_shares s WHERE s.conversation_id = x.conversation_id)""",
+    "a context shows a call that has no result and waits for none": """
+        SELECT x.agent_id, x.conversation_id, m.id, e.value FROM context x JOIN messages m ON m.id = x.message_id
+        JOIN json_each(m.tool_calls) e WHERE typeof(m.tool_calls) = 'text' AND m.tool_calls <> '[]'
+        AND NOT EXISTS (SELECT 1 FROM approvals a
+            WHERE a.agent_id = x.agent_id AND a.conversation_id = x.conversation_id)
+        AND json_extract(e.value, '$.id') NOT IN (
+            SELECT json_extract(r.value, '$.call_id') FROM context y JOIN messages n ON n.id = y.message_id
+            JOIN json_each(n.tool_returns) r WHERE y.agent_id = x.agent_id AND y.conversation_id = x.conversation_id
+            AND typeof(n.tool_returns) = 'text')""",
     "a call waits since before it was made": """
         SELECT a.agent_id FROM approvals a JOIN messages m ON m.id = a.message_id
         WHERE a.requested_at < m.created_at""",

@@ -275,6 +275,8 @@ class Approvals(ServerScenario):
         told = {call["tool_call_id"] for each in here for call in each["tool_calls"] if call["waits_for"]}
         if told != {call["id"] for call in request.calls}:
             raise Broken("what waits is listed", f"{lane} waits for {request} and lists {here}")
+        origin = lane.conversation or "default"  # nobody can answer in a fork, so it begins before the calls
+        await guest.insist("POST", f"/v1/conversations/{origin}/fork?agent_id={lane.agent_id}")
         if cancelling:
             status = await self._cancel(guest, lane)
         else:
