@@ -21,6 +21,7 @@ from kelpie.cli.commands.operations import doctor
 
 PRELOADED = (
     __name__,
+    "tests.command_tree",
     *(module.__name__ for module in (app, chat, demo, doctor)),
     "kelpie.cli.server.process",
     "uvloop",

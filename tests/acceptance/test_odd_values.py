@@ -7,12 +7,13 @@ value did get into must still be readable: a stored value that breaks reading wo
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.acceptance.served import Served, served
+from tests.conformance.plain_http import PlainHttp
 from tests.conformance.test_hostile import MAKERS, NOT_FAULTS, UNTRIED
 from tests.conformance.things import Things
 
@@ -67,14 +68,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def http(server: Served) -> Iterator[httpx.Client]:
-    headers = {"X-Stainless-Package-Version": "1.12.1"}
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=60, headers=headers) as client:
+def http(server: Served) -> Iterator[PlainHttp]:
+    with closing(PlainHttp(server.url, {"X-Stainless-Package-Version": "1.12.1"}, timeout=60)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def document(http: httpx.Client) -> dict[str, Any]:
+def document(http: PlainHttp) -> dict[str, Any]:
     return http.get("/openapi.json").json()
 
 
@@ -107,7 +107,7 @@ def body_schema(document: dict[str, Any], operation: dict[str, Any]) -> tuple[st
 
 @pytest.mark.parametrize("values", [pytest.param(ODDEST, id="oddest"), pytest.param(ODD, id="odd", marks=LONG)])
 def test_odd_values_in_bodies_never_break_the_server(
-    http: httpx.Client, document: dict[str, Any], ids: dict[str, str], values: list[Any]
+    http: PlainHttp, document: dict[str, Any], ids: dict[str, str], values: list[Any]
 ) -> None:
     broken: list[str] = []
     tried = 0
@@ -131,7 +131,7 @@ def test_odd_values_in_bodies_never_break_the_server(
     assert not broken, f"{len(broken)}:\n" + "\n".join(broken)
 
 
-def unreadable(http: httpx.Client, path: str, made_by: Any) -> list[str]:
+def unreadable(http: PlainHttp, path: str, made_by: Any) -> list[str]:
     """What is wrong with reading this back."""
     answer = http.get(path)
     return [] if answer.status_code == 200 else [f"{path} from {str(made_by)[:80]}: {answer.status_code}"]
@@ -141,7 +141,7 @@ def unreadable(http: httpx.Client, path: str, made_by: Any) -> list[str]:
     "texts", [pytest.param(ODDEST_TEXTS, id="oddest"), pytest.param(ODD_TEXTS, id="odd", marks=LONG)]
 )
 def test_odd_values_in_queries_never_break_the_server(
-    http: httpx.Client, document: dict[str, Any], ids: dict[str, str], texts: list[str]
+    http: PlainHttp, document: dict[str, Any], ids: dict[str, str], texts: list[str]
 ) -> None:
     broken: list[str] = []
     for method, path, operation in operations(document):
@@ -155,7 +155,7 @@ def test_odd_values_in_queries_never_break_the_server(
 
 
 def test_huge_and_broken_texts_in_any_query_never_break_the_server(
-    http: httpx.Client, document: dict[str, Any], ids: dict[str, str]
+    http: PlainHttp, document: dict[str, Any], ids: dict[str, str]
 ) -> None:
     broken: list[str] = []
     for method, path, operation in operations(document):
@@ -168,9 +168,7 @@ def test_huge_and_broken_texts_in_any_query_never_break_the_server(
     assert not broken, f"{len(broken)}:\n" + "\n".join(broken)
 
 
-def test_no_list_takes_a_limit_that_cannot_be(
-    http: httpx.Client, document: dict[str, Any], ids: dict[str, str]
-) -> None:
+def test_no_list_takes_a_limit_that_cannot_be(http: PlainHttp, document: dict[str, Any], ids: dict[str, str]) -> None:
     wrong = []
     for method, path, operation in operations(document):
         names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
@@ -184,7 +182,7 @@ def test_no_list_takes_a_limit_that_cannot_be(
 
 
 def test_what_is_no_json_is_refused_by_everything_that_takes_a_body(
-    http: httpx.Client, document: dict[str, Any], ids: dict[str, str]
+    http: PlainHttp, document: dict[str, Any], ids: dict[str, str]
 ) -> None:
     taken: list[str] = []
     tried = 0
@@ -198,14 +196,14 @@ def test_what_is_no_json_is_refused_by_everything_that_takes_a_body(
     assert not taken, f"{len(taken)}:\n" + "\n".join(taken)
 
 
-def test_of_a_key_given_twice_the_last_counts(http: httpx.Client) -> None:
+def test_of_a_key_given_twice_the_last_counts(http: PlainHttp) -> None:
     body = b'{"label": "first", "value": "a", "label": "second", "value": "b"}'
     made = http.post("/v1/blocks/", content=body, headers={"Content-Type": "application/json"}).json()
     assert (made["label"], made["value"]) == ("second", "b")
     assert http.get(f"/v1/blocks/{made['id']}").json() == made
 
 
-def test_after_all_that_everything_can_be_read_and_agents_answer(http: httpx.Client, ids: dict[str, str]) -> None:
+def test_after_all_that_everything_can_be_read_and_agents_answer(http: PlainHttp, ids: dict[str, str]) -> None:
     for path in LISTS:
         answer = http.get(path, params={"limit": 1000, "include": "agent.blocks"})
         assert answer.status_code == 200, f"{path}: {answer.text[:300]}"

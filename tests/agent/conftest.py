@@ -19,6 +19,7 @@ from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
+from tests.new_database import put_new_database
 
 MODEL = "test/script"
 
@@ -75,6 +76,7 @@ class Rig:
         self.kelpie: Kelpie
 
     async def start(self) -> "Rig":
+        put_new_database(self.path)
         database = SqliteDatabase.open(self.path, synchronous="OFF")
         keyring = Keyring([Key(bytes(32))])
         world = World(

@@ -29,12 +29,12 @@ from kelpie.core.conversations.messages import Message, Role, Text, ToolCall, To
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import InvariantBroken, ModelError, ModelFault, StorageError, TurnBroken
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
-from kelpie.storage import schema
 from kelpie.storage.agents.ownership_fence import Claim, Node
 from kelpie.storage.runs import events as run_events
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.world import World
+from tests.new_database import create_schema
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 RUN = RunId("run-00000000-0000-4000-8000-000000000001")
@@ -84,7 +84,7 @@ ENDED = Run(
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
         connection.execute(text("PRAGMA foreign_keys = OFF"))
-        schema.create(connection)
+        create_schema(connection)
         yield connection
 
 

@@ -11,10 +11,10 @@ from kelpie.search import items
 from kelpie.search.items import Item
 from kelpie.search.queries import ItemQuery
 from kelpie.search.vector_search import Nearest, vector
-from kelpie.storage import schema
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.sqlite.connections import memory_connection
 from tests.memory.other_texts import DOCUMENTATION, LANGUAGES, TOOLS
+from tests.new_database import create_schema
 from tests.parts import lacks
 
 MODEL = "kelpie/all-MiniLM-L6-v2"
@@ -26,7 +26,7 @@ SETS = {"documentation": DOCUMENTATION, "tools": TOOLS, "languages": LANGUAGES}
 @pytest.fixture
 def tx() -> Iterator[Connection]:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     yield connection
     connection.close()
 

@@ -11,9 +11,9 @@ from kelpie.core.search_hits import SearchMode
 from kelpie.search import items
 from kelpie.search.items import Item, ItemQuery
 from kelpie.search.vector_search import Nearest, vector
-from kelpie.storage import schema
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 from tests.parts import lacks
 
 MODEL = "kelpie/all-MiniLM-L6-v2"
@@ -41,7 +41,7 @@ _SAID = (  # a fact, and a question that shares no word with it but the name
 @pytest.fixture
 def tx() -> Iterator[Connection]:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     yield connection
     connection.close()
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection
 
-from kelpie.storage import schema
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 
 @pytest.fixture
 def tx() -> Iterator[Connection]:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     yield connection
     connection.close()

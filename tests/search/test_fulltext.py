@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 
 from kelpie.search.text import bm25, fulltext, tokenizer
-from kelpie.storage import schema
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 MINE, THEIRS = "agent-mine", "agent-theirs"
 TEXTS = {
@@ -30,7 +30,7 @@ def tx() -> Iterator[Connection]:
 
 def _filled() -> Connection:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     for item_id, said in TEXTS.items():
         fulltext.index(connection, "message", MINE, item_id, said)
     fulltext.index(connection, "message", THEIRS, "t1", "fox fox fox secret agent mine")

@@ -23,8 +23,8 @@ from kelpie.search.items import Item
 from kelpie.search.queries import ItemQuery
 from kelpie.search.vector_rows import Vector
 from kelpie.search.vector_search import Nearest, vector
-from kelpie.storage import schema
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 MODEL, DIMENSIONS = "test/model", 32
 VOCABULARY = ("fox", "dog", "harbour", "engine", "violin", "lamp", "ladder", "boat", "letter", "map")
@@ -42,7 +42,7 @@ queries = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=4, unique=T
 @pytest.fixture(scope="module")
 def tx() -> Iterator[Connection]:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     yield connection
     connection.close()
 

@@ -12,9 +12,9 @@ from kelpie.search.tables import search_items
 from kelpie.search.text import fulltext, segment_merge, unsealed_items
 from kelpie.search.text.bm25 import TextIndexCache
 from kelpie.search.text.unsealed_items import CachedUnsealedItems
-from kelpie.storage import schema
 from kelpie.world.database import MEMORY
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 from tests.search.reference import Reference
 
 SCOPES = ("archive-a", "archive-b", "archive-c")
@@ -24,7 +24,7 @@ EVERYWHERE = Only(true(), {}, select(search_items.c.scope).distinct())
 
 def database() -> Connection:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     return connection
 
 

@@ -9,8 +9,8 @@ from kelpie.search import items, scope_removal
 from kelpie.search.items import Item, ItemQuery
 from kelpie.search.vector_rows import Vector
 from kelpie.search.vector_search import vector
-from kelpie.storage import schema
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 MINE, THEIRS = "agent-mine", "agent-theirs"
 TABLES = ("search_items", "search_vectors", "search_sketches")
@@ -20,7 +20,7 @@ MEANT: Vector = vector("a/model", b"\x00\x00\x80\x3f" * 8)
 @pytest.fixture
 def tx() -> Iterator[Connection]:
     connection = memory_connection()
-    schema.create(connection)
+    create_schema(connection)
     items.put_many(connection, "message", MINE, [Item("m1", "a fox", (MEANT,))])
     items.put_many(connection, "message", THEIRS, [Item("t1", "their fox", (MEANT,))])
     yield connection

@@ -26,6 +26,7 @@ from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
+from tests.new_database import put_new_database
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 MESSAGE = MessageId("message-06673e64-5c7a-4a21-aa3c-b8fa8d9132ff")
@@ -133,6 +134,7 @@ async def open_rig(
 ) -> AsyncIterator[tuple[Kelpie, Puppet]]:
     """A whole Kelpie on its own SQLite file, with the puppet as its only provider; `serve` starts and stops its own."""
     puppet = puppet or Puppet()
+    put_new_database(tmp_path / "kelpie.db")
     world = World(
         clock=clock or SystemClock(),
         ids=RandomIds(),

@@ -10,7 +10,6 @@ from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.archives import archives, passage_search, passages
@@ -19,6 +18,7 @@ from kelpie.storage.integrity.search_index_checks import wrongs
 from kelpie.storage.rows.piece_size import BYTES_MAX
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
@@ -63,7 +63,7 @@ def stored_bytes(tx: Tx) -> int:
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             made = Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", model, 1, 1, created_by_id="user-3")

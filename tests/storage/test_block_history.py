@@ -10,12 +10,12 @@ from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import BlockId
 from kelpie.core.memory.block_history import Author, AuthorKind, Change
 from kelpie.core.memory.blocks import Block
-from kelpie.storage import schema
 from kelpie.storage.blocks import blocks
 from kelpie.storage.blocks import history as block_history
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.group_commit import driver_connection
+from tests.new_database import create_schema
 
 BLOCK = BlockId("block-00000000-0000-4000-8000-000000000001")
 BOB = Author(AuthorKind.user, "user-1")
@@ -25,7 +25,7 @@ ANN = Author(AuthorKind.agent, "agent-1", None, "run-1", "step-1", "memory_inser
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         blocks.insert(connection, (Block(BLOCK, "notes", "one", 5, 5, description="d", tags=("t",)),), BOB)
         yield connection
 

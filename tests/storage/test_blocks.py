@@ -11,12 +11,12 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, Organization
 from kelpie.core.memory.block_history import Author, AuthorKind, Change
 from kelpie.core.memory.blocks import Block, BlockQuery
 from kelpie.core.paging import Page
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 SOMEBODY = Author(AuthorKind.user)
@@ -37,7 +37,7 @@ def change(at: int, by: str | None) -> Change:
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             agents.create(connection, Agent(agent_id, "a", AgentType.letta_v1_agent, "", model, 1, 1))

@@ -7,11 +7,11 @@ import pytest
 from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.conversations.client_histories import ClientTurn
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import client_turns
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
 ONE, TWO = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
@@ -20,7 +20,7 @@ ONE, TWO = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for nu
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for agent_id in (ONE, TWO):
             agents.create(
                 connection, Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", ModelChoice("kelpie/demo", 8000), 1, 1)

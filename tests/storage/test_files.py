@@ -3,16 +3,16 @@
 from kelpie.core.files.files import File, FileStatus
 from kelpie.core.files.folders import Folder
 from kelpie.core.ids import FileId, FolderId
-from kelpie.storage import schema
 from kelpie.storage.files import files, folders
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 
 def test_an_upload_is_kept_until_it_is_read_whatever_its_file_waits_for() -> None:
     """Files of an import are pending until they are read, those of an upload are parsing."""
     folder = Folder(FolderId("source-00000000-0000-4000-8000-000000000001"), "shelf", 1, 1)
     with memory_connection() as tx:
-        schema.create(tx)
+        create_schema(tx)
         folders.insert(tx, folder)
         ids: dict[FileStatus, FileId] = {}
         for number, status in enumerate(FileStatus):

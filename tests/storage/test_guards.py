@@ -13,7 +13,6 @@ from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus, StopReaso
 from kelpie.core.errors import Fenced, NotFound, RunOver, StorageBusy
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.memory.working_memory import WorkingMemoryEntry
-from kelpie.storage import schema
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.ownership_fence import Claim, Node
 from kelpie.storage.conversations import approvals
@@ -25,6 +24,7 @@ from kelpie.storage.tables import approvals as approvals_table
 from kelpie.storage.tables import runs as runs_table
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 A = AgentId("agent-00000000-0000-4000-8000-000000000001")
 B = AgentId("agent-00000000-0000-4000-8000-000000000002")
@@ -45,7 +45,7 @@ def tx(stored: Tx) -> Iterator[Tx]:
 def stored() -> Iterator[Tx]:
     with memory_connection() as connection:
         connection.execute(text("PRAGMA foreign_keys = OFF"))
-        schema.create(connection)
+        create_schema(connection)
         connection.execute(insert(nodes), {"id": "here", "incarnation": 3, "address": "", "expires_at": 0})
         connection.execute(insert(nodes), {"id": "there", "incarnation": 7, "address": "", "expires_at": 0})
         for agent_id, owner in ((A, OURS), (B, OTHERS)):

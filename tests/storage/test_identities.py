@@ -13,12 +13,12 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, IdentityId, 
 from kelpie.core.memory.block_history import Author, AuthorKind
 from kelpie.core.memory.blocks import Block, BlockQuery
 from kelpie.core.paging import Page
-from kelpie.storage import schema
 from kelpie.storage.agents import agents, identities
 from kelpie.storage.agents import removal as agent_removal
 from kelpie.storage.blocks import blocks
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 BLOCK = BlockId("block-00000000-0000-4000-8000-000000000001")
@@ -38,7 +38,7 @@ def identity(number: int, key: str | None = None, **fields: object) -> Identity:
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             agents.create(connection, Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", model, 1, 1))

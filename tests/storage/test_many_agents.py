@@ -11,11 +11,12 @@ from sqlalchemy import insert, text
 from kelpie.core.agents.agent import Agent, AgentQuery, AgentType, ModelChoice
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId
 from kelpie.core.paging import Page
-from kelpie.storage import name_index, schema
+from kelpie.storage import name_index
 from kelpie.storage.agents import agents, filters, removal
 from kelpie.storage.tables import organizations
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
 
@@ -23,7 +24,7 @@ OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for organization in (OURS, THEIRS):
             row = {"id": organization, "name": "x", "privileged_tools": False, "created_at": 1, "updated_at": 1}
             connection.execute(insert(organizations), row)
@@ -96,7 +97,7 @@ def test_the_count_knows_hidden_and_removed_agents(tx: Tx) -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_index_never_hides_a_match(names: list[str], part: str) -> None:
     with memory_connection() as tx:
-        schema.create(tx)
+        create_schema(tx)
         for number, name in enumerate(names):
             add(tx, number, name)
         found = named_by_scan = [name for name in names if part.lower() in name.lower()]

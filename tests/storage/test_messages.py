@@ -10,11 +10,11 @@ from kelpie.core.conversations.messages import Message, MessageQuery, Role, Text
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId
 from kelpie.core.paging import Page
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import contexts, messages
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 ANN, BEN, CID = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))
 ONE = Agent(ANN, "Ann", AgentType.letta_v1_agent, "", ModelChoice("kelpie/demo", 8000), 1, 1)
@@ -23,7 +23,7 @@ ONE = Agent(ANN, "Ann", AgentType.letta_v1_agent, "", ModelChoice("kelpie/demo",
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         agents.create(connection, replace(ONE, tags=("z", "a,b", "\x1f")))
         agents.create(connection, replace(ONE, id=BEN, created_at=2))
         agents.create(connection, replace(ONE, id=CID, created_at=3, tags=("t",)))

@@ -9,11 +9,11 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.memory.passages import Passage, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 FIRST, SECOND = (ArchiveId(f"archive-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
@@ -26,7 +26,7 @@ def passage(number: int, text: str, archive: ArchiveId = FIRST, tags: tuple[str,
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             agents.create(connection, Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", model, 1, 1))

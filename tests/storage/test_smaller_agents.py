@@ -17,6 +17,7 @@ from kelpie.storage.blocks import blocks, history
 from kelpie.storage.tables import organizations
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 OTHER_USER = "user-00000000-0000-4000-8000-000000000007"
 BLOCK = BlockId("block-00000000-0000-4000-8000-000000000001")
@@ -26,7 +27,7 @@ SHORT = "SELECT created_by_id, last_updated_by_id FROM {}"
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         row = {"name": "x", "privileged_tools": False, "created_at": 1, "updated_at": 1}
         connection.execute(insert(organizations), row | {"id": DEFAULT_ORGANIZATION})
         yield connection

@@ -10,10 +10,10 @@ from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import Step, StepStatus
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId, RunId, StepId
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import schema
 from kelpie.storage.runs import steps
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 HOUR = 3600 * MICROS_PER_SECOND
 OTHERS = OrganizationId("org-00000000-0000-4000-8000-000000000009")
@@ -25,7 +25,7 @@ AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
         connection.execute(text("PRAGMA foreign_keys = OFF"))
-        schema.create(connection)
+        create_schema(connection)
         yield connection
 
 

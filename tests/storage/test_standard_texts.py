@@ -27,6 +27,7 @@ from kelpie.storage.tables import agents as agents_table
 from kelpie.storage.tables import organizations
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 ORGANIZATION = {"id": DEFAULT_ORGANIZATION, "name": "x", "privileged_tools": False, "created_at": 1, "updated_at": 1}
@@ -38,7 +39,7 @@ SMALL = 120  # bytes of what has nothing of its own
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         connection.execute(insert(organizations), ORGANIZATION)
         yield connection
 
@@ -140,7 +141,7 @@ def everything(tx: Tx) -> dict[str, list[Any]]:
 
 def test_an_upgrade_and_the_way_back_keep_every_row() -> None:
     with memory_connection() as tx:
-        schema.create(tx)
+        create_schema(tx)
         tx.execute(insert(organizations), ORGANIZATION)
         agents.create(tx, replace(agent(TEXTS[0]), tags=("a", "b")))
         messages.begin(tx, (Message(MessageId("message-1"), AGENT, Role.system, 1, (Text(TEXTS[0]),)),))

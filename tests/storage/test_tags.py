@@ -10,12 +10,12 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, Organization
 from kelpie.core.memory.block_history import Author, AuthorKind
 from kelpie.core.memory.blocks import Block
 from kelpie.core.paging import Page
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.blocks import blocks
 from kelpie.storage.views import tags
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
 SOMEBODY = Author(AuthorKind.user)
@@ -24,7 +24,7 @@ SOMEBODY = Author(AuthorKind.user)
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         agent_id = AgentId("agent-00000000-0000-4000-8000-000000000001")
         model = ModelChoice("kelpie/demo", 8000)
         mine = Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", model, 1, 1, tags=("b", "d", "both"), hidden=True)

@@ -7,10 +7,10 @@ from sqlalchemy import text
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId, RunId
 from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord
-from kelpie.storage import schema
 from kelpie.storage.runs import tool_calls
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 OTHERS = OrganizationId("org-00000000-0000-4000-8000-000000000009")
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
@@ -22,7 +22,7 @@ TIMES = (10, 20, 20, 5, 30)  # a clock that was set back in between
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
         connection.execute(text("PRAGMA foreign_keys = OFF"))
-        schema.create(connection)
+        create_schema(connection)
         for number, at in enumerate(TIMES):
             for organization, agent in ((DEFAULT_ORGANIZATION, ANN), (OTHERS, BEN)):
                 name = f"{agent[-1]}-{number}"

@@ -10,12 +10,12 @@ from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ToolId
 from kelpie.core.paging import Page
 from kelpie.core.tools.tools import Tool, ToolQuery, ToolType
-from kelpie.storage import schema
 from kelpie.storage.agents import agents
 from kelpie.storage.tools import tools
 from kelpie.storage.tools.attached_tools import AttachedTools
 from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
+from tests.new_database import create_schema
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 
@@ -31,7 +31,7 @@ def tool(number: int, name: str, kind: ToolType = ToolType.custom) -> Tool:
 @pytest.fixture
 def tx() -> Iterator[Tx]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             agents.create(connection, Agent(agent_id, "a", AgentType.letta_v1_agent, "", model, 1, 1))

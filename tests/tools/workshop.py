@@ -26,6 +26,7 @@ from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
+from tests.new_database import create_schema, put_new_database
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 NOBODY = AgentId("agent-00000000-0000-4000-8000-000000000099")
@@ -112,7 +113,7 @@ KEYRING = Keyring([Key(bytes(32))])
 @contextmanager
 def open_workshop() -> Iterator[Workshop]:
     with memory_connection() as connection:
-        schema.create(connection)
+        create_schema(connection)
         add_agents(connection)
         yield Workshop(connection)
 
@@ -120,6 +121,7 @@ def open_workshop() -> Iterator[Workshop]:
 @asynccontextmanager
 async def open_world(directory: Path) -> AsyncIterator[World]:
     """A world on a real database file with the two agents in it."""
+    put_new_database(directory / "kelpie.db")
     database = SqliteDatabase.open(directory / "kelpie.db", synchronous="OFF")
     try:
         await schema.ensure_schema(database)
