@@ -120,6 +120,23 @@ async def test_an_approved_call_runs_once_and_the_turn_goes_on_in_a_new_run(rig)
     await well_formed(rig, agent.id)
 
 
+@pytest.mark.parametrize("of", ["the first run", "the last run"])
+async def test_a_turn_that_waits_again_is_cancelled_by_the_id_of_its_last_run(rig, of):
+    agent = await make(rig)
+    rig.model.script = [says("", append())]
+    first = ended(await rig.say(agent.id, "go"))
+    rig.model.script = [says("", append("coffee"))]
+    last = ended(await answer(rig, agent.id, ApprovalDecision("call_0", True)))
+    assert last.stop_reason is StopReason.requires_approval and last.run_id != first.run_id
+    wanted = first.run_id if of == "the first run" else last.run_id
+    told = await rig.kelpie.api().cancellations.of_agent(agent.id, [wanted])
+    assert told == {wanted: "cancelled"}, "also where it is over already"
+    assert (await pending(rig, agent.id) is None) == (of == "the last run")
+    if of == "the last run":
+        await well_formed(rig, agent.id)
+    assert await value(rig, agent.id) == "Bob\ntea"
+
+
 async def test_a_denied_call_does_not_run_and_the_model_is_told_why(rig):
     agent = await make(rig)
     rig.model.script = [says("", append())]
