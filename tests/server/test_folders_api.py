@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
+from kelpie.core.ids import DEFAULT_ORGANIZATION
+from kelpie.files.processing import FileProcessing
 from tests.server.file_rig import make_folder, open_file_rig, processed, stored, upload
 from tests.server.rig import Puppet, called, make_agent, said
 
@@ -255,3 +257,33 @@ async def test_a_deleted_file_is_gone_from_agents_and_searches(files: Rig) -> No
     assert "docs/kept.txt" in found["tool_return"] and "gone.txt" not in found["tool_return"]
     assert "gone.txt" not in puppet.asked[-1].system and "kept.txt" in puppet.asked[-1].system
     assert [each["id"] for each in (await client.get(f"/v1/folders/{folder['id']}/files")).json()] == [kept["id"]]
+
+
+async def unread(_: FileProcessing) -> float:
+    return 3600.0
+
+
+async def test_an_upload_is_kept_for_as_long_as_its_file_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused, replaced or deleted before it was read leaves nothing on the disk."""
+    monkeypatch.setattr(FileProcessing, "_read_next", unread)
+    async with open_file_rig(tmp_path) as (kelpie, _, client):
+        folder, other = await make_folder(client), await make_folder(client, "other")
+        ids = [(await upload(client, folder, name, "text")).json()["id"] for name in ("a.txt", "b.txt")]
+        kept = kelpie.world.uploads.names
+        assert await kept() == sorted(ids)
+        replaced = await upload(client, folder, "a.txt", "anew", duplicate_handling="replace")
+        assert await kept() == sorted([replaced.json()["id"], ids[1]]), "the one that was replaced is not read any more"
+        await client.put(f"/v1/kelpie/quotas/{DEFAULT_ORGANIZATION}", json={"files": 2})
+        refused = await upload(client, folder, "c.txt", "too many")
+        assert refused.status_code >= 400
+        assert await kept() == sorted([replaced.json()["id"], ids[1]]), "a refused upload has no file"
+        skipped = await upload(client, folder, "b.txt", "again", duplicate_handling="skip")
+        assert skipped.json()["id"] == ids[1] and len(await kept()) == 2
+        await client.put(f"/v1/kelpie/quotas/{DEFAULT_ORGANIZATION}", json={"files": 9})
+        last = (await upload(client, other, "d.txt", "text")).json()["id"]
+        assert (await client.delete(f"/v1/folders/{folder['id']}/{ids[1]}")).status_code == 204
+        assert await kept() == sorted([replaced.json()["id"], last])
+        await client.delete(f"/v1/folders/{folder['id']}")
+        assert await kept() == [last], "with a folder go the uploads of its files, and no others"
