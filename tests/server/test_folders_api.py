@@ -1,7 +1,7 @@
 """Folders and files over HTTP: created, uploaded, processed, attached, opened, searched and deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +292,14 @@ async def test_an_upload_is_kept_for_as_long_as_its_file_waits_for_it(
         assert await kept() == [last], "with a folder go the uploads of its files, and no others"
 
 
+async def until(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            if await look() == wanted:
+                return
+            await asyncio.sleep(0.01)
+
+
 async def test_a_file_whose_reading_is_cut_off_again_and_again_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,9 +317,7 @@ async def test_a_file_whose_reading_is_cut_off_again_and_again_is_given_up(
         assert failed["processing_status"] == "error"
         assert f"interrupted {processing.ATTEMPTS_MAX} times" in failed["error_message"]
         assert tries == [sent["id"]] * processing.ATTEMPTS_MAX
-        async with asyncio.timeout(DEADLINE_S):
-            while await kelpie.world.uploads.names():
-                await asyncio.sleep(0.01)
+        await until(kelpie.world.uploads.names, [])
 
 
 async def test_a_new_file_is_opened_for_every_agent_however_many_there_are(files: Rig) -> None:
@@ -321,10 +327,12 @@ async def test_a_new_file_is_opened_for_every_agent_however_many_there_are(files
     folder = await make_folder(client)
     agents = [await make_agent(client, name=name, folder_ids=[folder["id"]]) for name in "abc"]
     await stored(client, folder, "a.txt", "alpha")
-    async with asyncio.timeout(DEADLINE_S):
-        for agent in agents:
-            while not (await client.get(f"/v1/agents/{agent['id']}/files?is_open=true")).json()["files"]:
-                await asyncio.sleep(0.01)
+
+    async def opened() -> list[int]:
+        pages = [await client.get(f"/v1/agents/{agent['id']}/files?is_open=true") for agent in agents]
+        return [len(page.json()["files"]) for page in pages]
+
+    await until(opened, [1, 1, 1])
 
 
 def test_organizations_take_turns_and_one_that_comes_is_not_behind_those_that_were_served() -> None:
