@@ -233,6 +233,18 @@ async def test_what_others_share_is_left_alone_unless_asked(client: httpx.AsyncC
     assert [each["text"] for each in await asked(client, "GET", of(two, "archival-memory"))] == ["first"]
 
 
+async def test_what_only_a_companion_shares_is_the_agents_own(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=[{"label": "human", "value": "before"}], enable_sleeptime=True)
+    (block,) = [
+        each for each in await asked(client, "GET", of(agent, "core-memory/blocks")) if each["label"] == "human"
+    ]
+    assert len(await asked(client, "GET", f"/v1/blocks/{block['id']}/agents")) == 2
+    document = await checkpoint(client, agent)
+    await asked(client, "PATCH", f"/v1/blocks/{block['id']}", {"value": "after"})
+    assert (await restore(client, agent, document))["left"] == []
+    assert (await asked(client, "GET", f"/v1/blocks/{block['id']}"))["value"] == "before"
+
+
 class Clock:
     at = 1_700_000_000_000_000
 

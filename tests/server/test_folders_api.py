@@ -1,6 +1,7 @@
 """Folders and files over HTTP: created, uploaded, processed, attached, opened, searched and deleted."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,11 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from tests.server.file_rig import make_folder, open_file_rig, processed, stored, upload
+from kelpie.core.errors import StorageError
+from kelpie.core.ids import DEFAULT_ORGANIZATION
+from kelpie.files import parsing, processing
+from kelpie.files.processing import FileProcessing
+from tests.server.file_rig import DEADLINE_S, make_folder, open_file_rig, processed, stored, upload
 from tests.server.rig import Puppet, called, make_agent, said
 
 FILE_TOOLS = {"open_files", "grep_files", "semantic_search_files"}
@@ -255,3 +260,84 @@ async def test_a_deleted_file_is_gone_from_agents_and_searches(files: Rig) -> No
     assert "docs/kept.txt" in found["tool_return"] and "gone.txt" not in found["tool_return"]
     assert "gone.txt" not in puppet.asked[-1].system and "kept.txt" in puppet.asked[-1].system
     assert [each["id"] for each in (await client.get(f"/v1/folders/{folder['id']}/files")).json()] == [kept["id"]]
+
+
+async def unread(_: FileProcessing) -> float:
+    return 3600.0
+
+
+async def test_an_upload_is_kept_for_as_long_as_its_file_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused, replaced or deleted before it was read leaves nothing on the disk."""
+    monkeypatch.setattr(FileProcessing, "_read_next", unread)
+    async with open_file_rig(tmp_path) as (kelpie, _, client):
+        folder, other = await make_folder(client), await make_folder(client, "other")
+        ids = [(await upload(client, folder, name, "text")).json()["id"] for name in ("a.txt", "b.txt")]
+        kept = kelpie.world.uploads.names
+        assert await kept() == sorted(ids)
+        replaced = await upload(client, folder, "a.txt", "anew", duplicate_handling="replace")
+        assert await kept() == sorted([replaced.json()["id"], ids[1]]), "the one that was replaced is not read any more"
+        await client.put(f"/v1/kelpie/quotas/{DEFAULT_ORGANIZATION}", json={"files": 2})
+        refused = await upload(client, folder, "c.txt", "too many")
+        assert refused.status_code >= 400
+        assert await kept() == sorted([replaced.json()["id"], ids[1]]), "a refused upload has no file"
+        skipped = await upload(client, folder, "b.txt", "again", duplicate_handling="skip")
+        assert skipped.json()["id"] == ids[1] and len(await kept()) == 2
+        await client.put(f"/v1/kelpie/quotas/{DEFAULT_ORGANIZATION}", json={"files": 9})
+        last = (await upload(client, other, "d.txt", "text")).json()["id"]
+        assert (await client.delete(f"/v1/folders/{folder['id']}/{ids[1]}")).status_code == 204
+        assert await kept() == sorted([replaced.json()["id"], last])
+        await client.delete(f"/v1/folders/{folder['id']}")
+        assert await kept() == [last], "with a folder go the uploads of its files, and no others"
+
+
+async def until(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            if await look() == wanted:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_file_whose_reading_is_cut_off_again_and_again_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+
+    async def cut_off(_workers: Any, _settings: Any, file: Any, *_: Any) -> None:
+        tries.append(file.id)
+        raise StorageError("The worker process is gone.")
+
+    monkeypatch.setattr(parsing, "parse", cut_off)
+    monkeypatch.setattr(processing, "RETRY_S", 0.01)
+    async with open_file_rig(tmp_path) as (kelpie, _, client):
+        sent = (await upload(client, await make_folder(client), "a.txt", "text")).json()
+        failed = await processed(client, sent)
+        assert failed["processing_status"] == "error"
+        assert f"interrupted {processing.ATTEMPTS_MAX} times" in failed["error_message"]
+        assert tries == [sent["id"]] * processing.ATTEMPTS_MAX
+        await until(kelpie.world.uploads.names, [])
+
+
+async def test_a_new_file_is_opened_for_every_agent_however_many_there_are(files: Rig) -> None:
+    """Some of them in each transaction, which here is one."""
+    kelpie, _, client = files
+    kelpie.runtime.piece_size.rows = 1
+    folder = await make_folder(client)
+    agents = [await make_agent(client, name=name, folder_ids=[folder["id"]]) for name in "abc"]
+    await stored(client, folder, "a.txt", "alpha")
+
+    async def opened() -> list[int]:
+        pages = [await client.get(f"/v1/agents/{agent['id']}/files?is_open=true") for agent in agents]
+        return [len(page.json()["files"]) for page in pages]
+
+    await until(opened, [1, 1, 1])
+
+
+def test_organizations_take_turns_and_one_that_comes_is_not_behind_those_that_were_served() -> None:
+    turns = processing._Turns()  # pyright: ignore[reportPrivateUsage]
+    assert [turns.next({"busy": 1, "other": 2}) for _ in range(4)] == ["busy", "other", "busy", "other"]
+    assert turns.next({"busy": 1, "other": 2, "new": 3}) == "new"
+    assert turns.next({"new": 3}) == "new"
+    assert turns.next({"new": 3, "busy": 4, "other": 5}) == "busy", "who did not wait meanwhile is new again"

@@ -18,6 +18,7 @@ from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.mcp_mutations import MCP_MUTATIONS
+from tests.sim.memory_mutations import REMEMBERED
 from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.record_mutations import RECORDS
@@ -26,7 +27,7 @@ from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 from tests.sim.trigger_mutations import TRIGGERED
 from tests.sim.unseen_mutations import UNSEEN
 
-PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN, *RECORDS)
+PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN, *RECORDS, *REMEMBERED)
 BY_NAME = {f"{mutation.apply.__name__}-{mutation.scenario}": mutation for mutation in PLANTED}
 PARTS = 4
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.errors import CallerError, InvalidInput, NotFound
+from kelpie.core.errors import CallerError, CommitUnknown, InvalidInput, KelpieError, NotFound
 from kelpie.core.files.file_names import checked_name, free_name
 from kelpie.core.files.file_types import FileType, file_type
 from kelpie.core.files.files import DuplicateHandling, File, FilePassage, FileStatus
@@ -141,10 +141,15 @@ class Folders:
 
     async def delete(self, folder_id: FolderId) -> None:
         """Removes a folder with its files from all agents; its rows are deleted in the background. Raises NotFound."""
-        touched = await self._world.database.transact(
-            lambda tx: removal.delete_folder(tx, self._organization, folder_id)
-        )
+
+        def write(tx: Tx) -> tuple[tuple[AgentId, ...], list[FileId]]:
+            waiting = files.unread_of(tx, folder_id)
+            return removal.delete_folder(tx, self._organization, folder_id), waiting
+
+        touched, waiting = await self._world.database.transact(write)
         self._reload_agents(touched)
+        for file_id in waiting:
+            await self._world.uploads.discard(file_id)
 
     async def agents_of(self, folder_id: FolderId, page: Page) -> list[AgentId]:
         """The agents that have a folder. Raises NotFound."""
@@ -188,12 +193,21 @@ class Folders:
             return UploadedFile(before, await self.get(folder_id), skipped=True)
         await self._world.uploads.keep(upload, file.id)
         try:
-            stored, folder, touched = await self._world.database.transact(lambda tx: self._insert(tx, file, handling))
+            stored, folder, touched, old = await self._world.database.transact(
+                lambda tx: self._insert(tx, file, handling)
+            )
+        except CommitUnknown:
+            raise
+        except KelpieError:
+            await self._world.uploads.discard(file.id)  # nothing was stored, and nothing will read it
+            raise
         finally:
             self._wake()  # of a commit whose outcome is unknown as well
+        self._reload_agents(touched)
         if stored.id != file.id:  # another upload was faster
             await self._world.uploads.discard(file.id)
-        self._reload_agents(touched)
+        if old is not None:  # perhaps it was not read yet
+            await self._world.uploads.discard(old)
         return UploadedFile(stored, folder, skipped=stored.id != file.id)
 
     def _duplicate(self, tx: Tx, file: File, handling: DuplicateHandling) -> File | None:
@@ -204,18 +218,21 @@ class Folders:
             raise CallerError(f"File '{file.original_name}' already exists in folder '{folder.name}'")
         return found
 
-    def _insert(self, tx: Tx, file: File, handling: DuplicateHandling) -> tuple[File, Folder, tuple[AgentId, ...]]:
-        found, touched = self._duplicate(tx, file, handling), ()
+    def _insert(
+        self, tx: Tx, file: File, handling: DuplicateHandling
+    ) -> tuple[File, Folder, tuple[AgentId, ...], FileId | None]:
+        """The file, its folder, the agents that must reload, and the file that it replaces."""
+        found, touched, old = self._duplicate(tx, file, handling), (), None
         folder = folders.get(tx, self._organization, file.folder_id)
         if found is not None and handling is DuplicateHandling.skip:
-            return found, folder, ()
+            return found, folder, (), None
         if found is not None and handling is DuplicateHandling.replacing:
-            old = files.named(tx, file.folder_id, file.name) or found
-            touched = removal.delete_file(tx, self._organization, old.id, None, self._piece_size.rows)
+            old = (files.named(tx, file.folder_id, file.name) or found).id
+            touched = removal.delete_file(tx, self._organization, old, None, self._piece_size.rows)
         name = free_name(file.name, files.names_taken(tx, file.folder_id, file.name))
         made = replace(file, name=name)
         files.insert(tx, made)
-        return made, folder, touched
+        return made, folder, touched, old
 
     async def file(self, file_id: FileId, folder_id: FolderId | None = None) -> File:
         """Raises NotFound."""

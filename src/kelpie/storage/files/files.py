@@ -201,6 +201,18 @@ def unread(tx: Tx, ids: Sequence[str]) -> set[str]:
     return set(tx.execute(_UNREAD, {"ids": list(ids)}).scalars()) if ids else set()
 
 
+_UNREAD_OF = sa.select(files.c.id).where(
+    files.c.folder_id == sa.bindparam("of_folder"),
+    files.c.status.in_((FileStatus.pending.value, FileStatus.parsing.value)),
+    files.c.removed.is_(False),
+)
+
+
+def unread_of(tx: Tx, folder_id: FolderId) -> list[FileId]:
+    """The files of a folder whose upload is still to be read."""
+    return [FileId(each) for each in tx.execute(_UNREAD_OF.order_by(files.c.id), {"of_folder": folder_id}).scalars()]
+
+
 _CHUNK_SIZE = sa.select(folders.c.embedding_chunk_size).where(folders.c.id == sa.bindparam("of_folder"))
 
 

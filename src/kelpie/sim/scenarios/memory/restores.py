@@ -1,8 +1,8 @@
 """Restores of a rich memory: facts that replaced others, a shared block, copies of a conversation, a call that waits
 for an approval, and an archive with another name, while the disk fails and the power is cut.
 
-A memory that was restored is the saved one in every part. Blocks that another agent uses too are restored only where
-the client asks for it, and the other agent then sees the change.
+A memory that was restored is the saved one in every part. Blocks and archives that another agent uses too are restored
+only where the client asks for it, and the other agent then sees the change. Nothing of it is left behind.
 """
 
 import asyncio
@@ -24,6 +24,9 @@ ROUNDS = 2
 KEPT_S = 10**6  # an entry that does not end before the run
 CITIES = ("Oslo", "Rome", "Lima", "Cairo")
 _TOOL = "working_memory_update"
+_ALONE = """
+    SELECT id FROM blocks WHERE label = 'human'
+    AND id NOT IN (SELECT block_id FROM agent_blocks) AND id NOT IN (SELECT block_id FROM conversation_blocks)"""
 
 
 class Restores(WorkingMemoryUse):
@@ -34,6 +37,7 @@ class Restores(WorkingMemoryUse):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.shared = self.conversation = ""
+        self.shares_archive = False
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent",), tools=(_TOOL,))
@@ -53,6 +57,10 @@ class Restores(WorkingMemoryUse):
         await maker.insist("PATCH", f"/v1/agents/{ward}", {"kelpie_facts": {"every_turns": 1}})
         await maker.insist("PATCH", f"/v1/agents/{ward}/tools/approval/{_TOOL}", {"requires_approval": True})
         await maker.insist("POST", f"/v1/agents/{ward}/archival-memory", {"text": "the first passage"})
+        self.shares_archive = maker.tosses(0.5)
+        if self.shares_archive:
+            archive = (await maker.insist("GET", f"/v1/archives/?agent_id={ward}"))[0]["id"]
+            await maker.insist("PATCH", f"/v1/agents/{other}/archives/attach/{archive}")
 
     async def _use(self, client: ScenarioClient, agent_id: str) -> None:
         """Keeps the other agent loaded: what a restore changes for it must be seen by it."""
@@ -79,11 +87,23 @@ class Restores(WorkingMemoryUse):
         path = f"/v1/agents/{agent_id}/memory/restore?overwrite_shared={'true' if overwrite else 'false'}"
         fate = fate_of(await client.ask("POST", path, saved))
         after = await self._settled(client, agent_id)
-        wanted = saved if overwrite else _with_block(saved, before, self.shared)
+        wanted = saved if overwrite else self._with_shared(saved, before)
         allowed = {Fate.done: [wanted], Fate.refused: [before], Fate.unknown: [wanted, before]}[fate]
         if content(after) not in map(content, allowed):
             told = _differences(json.loads(content(allowed[0])), json.loads(content(after)))
             raise Broken("a restore is whole or not at all", f"{agent_id}, {fate}: {told}")
+
+    def _with_shared(self, document: Any, other: Any) -> Any:
+        """The document with what two agents share as another document has it."""
+        made = copy.deepcopy(document)
+        blocks = {block["id"]: block for block in other["memory"]["blocks"]}
+        made["memory"]["blocks"] = [
+            blocks.get(self.shared, block) if block["id"] == self.shared else block
+            for block in made["memory"]["blocks"]
+        ]
+        if self.shares_archive:
+            made["memory"]["archive"] = other["memory"]["archive"]
+        return made
 
     async def _change(self, client: ScenarioClient, agent_id: str, turn: int) -> None:
         """Changes every part of the memory. What fails is left as it is."""
@@ -97,6 +117,15 @@ class Restores(WorkingMemoryUse):
         for archive in (await client.insist("GET", f"/v1/archives/?agent_id={agent_id}"))[:1]:
             await client.ask("PATCH", f"/v1/archives/{archive['id']}", {"description": f"of {turn}"})
         await self._keep_entry(client, f"{place}/working-memory/kept{turn % 3}", turn)
+        if turn % 2:  # a restore takes it away again, with its copy of the block
+            body = {"summary": f"since {turn}", "isolated_block_labels": ["human"]}
+            await client.ask("POST", f"/v1/conversations/?agent_id={agent_id}", body)
+
+    def check(self) -> None:
+        self.apart |= {row[0] for row in self.machine.disk.query("SELECT conversation_id FROM conversation_blocks")}
+        super().check()
+        if left := self.machine.disk.query(_ALONE):
+            raise Broken("nothing is left of what a restore removed", f"blocks that nobody has: {left}")
 
     async def _learn(self, client: ScenarioClient, agent_id: str, turn: int) -> None:
         """Has the agent learn where the user lives: each place replaces the one before."""
@@ -138,16 +167,6 @@ class Restores(WorkingMemoryUse):
                 return document
             await asyncio.sleep(30.0)  # a model that failed is asked again after ten minutes at most
         raise Broken("what was said is learnt in the end", agent_id)
-
-
-def _with_block(document: Any, other: Any, block_id: str) -> Any:
-    """The document with one block as another document has it."""
-    made = copy.deepcopy(document)
-    blocks = {block["id"]: block for block in other["memory"]["blocks"]}
-    made["memory"]["blocks"] = [
-        blocks.get(block_id, block) if block["id"] == block_id else block for block in made["memory"]["blocks"]
-    ]
-    return made
 
 
 def _differences(wanted: Any, found: Any, path: str = "") -> str:

@@ -2,7 +2,8 @@
 
 An acknowledged thing exists and can be found; a refused one does not exist at all; only where the server says that it
 does not know may either be. Nothing is ever half there: a batch without some of its passages, an archive's search
-entries without the archive, a second archive of an agent.
+entries without the archive, a second archive of an agent. With an agent goes the archive that was made for it, unless
+another agent uses it, and no other.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ BATCH = 3
 LARGE = ROWS_MAX + 1  # what is not removed in one go
 FOUND_MAX = 100
 KEY = "everybody"
+LEAVE_TRIES = 100
 
 _HALVES = {
     "an archive that is not swept up": "SELECT id FROM archives WHERE removed",
@@ -78,7 +80,36 @@ class ArchiveRecords(ServerScenario):
 
     async def act(self) -> None:
         await self.make_agents(3)
-        await together(self._work(client, number) for number, client in enumerate(self.clients(4)))
+        works = (self._work(client, number) for number, client in enumerate(self.clients(4)))
+        await together((*works, self._receive(self.client("host"))))
+
+    async def _receive(self, client: ScenarioClient) -> None:
+        """In some runs there are two guests, of which one has an archive of its own. The other one uses the same,
+        another one, or none. They leave, and nothing else does."""
+        if client.tosses(0.5):
+            return
+        owner, other = [(await client.insist("POST", "/v1/agents/", {"name": name}))["id"] for name in ("guest", "two")]
+        text = "memo of a guest"
+        body = {"text": text, "tags": ["memo"]}
+        kept = fate_of(await client.ask("POST", f"/v1/agents/{owner}/archival-memory", body))
+        own = [each["id"] for each in await client.insist("GET", f"/v1/archives/?agent_id={owner}")]
+        lent = await self._make(client, "shelf-of-two")
+        used = client.picks([*own, *([lent.id] if lent.id else ()), None])
+        if used is not None:
+            await client.insist("PATCH", f"/v1/agents/{other}/archives/attach/{used}")
+        await self._leave(client, owner)
+        self.told[text] = kept if used in own else Fate.refused
+        if used not in own:
+            await self._leave(client, other)
+
+    async def _leave(self, client: ScenarioClient, agent_id: str) -> None:
+        """Deletes an agent; one that is gone already was deleted by a try whose answer was lost."""
+        for _ in range(LEAVE_TRIES):
+            answer = await client.ask("DELETE", f"/v1/agents/{agent_id}")
+            if answer is not None and answer.status in (200, 404):
+                return
+            await client.pause()
+        raise Broken("the server recovers", f"{agent_id} could not be deleted")
 
     async def _work(self, client: ScenarioClient, number: int) -> None:
         agent_id = self.agents[number % 2]
@@ -171,8 +202,13 @@ class ArchiveRecords(ServerScenario):
             if stored.get(text, 0) not in {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}[fate]:
                 told = f"{text} was {fate} and is there {stored.get(text, 0)} times"
                 raise Broken("a passage is as its client was told", told)
-        made = self.machine.disk.query("SELECT id FROM archives WHERE name NOT LIKE 'shelf-%'")
-        kept = self.machine.disk.query("SELECT archive_id FROM agent_archives WHERE is_owner")
+        made = self.machine.disk.query(
+            "SELECT id FROM archives WHERE name NOT LIKE 'shelf-%' AND name NOT LIKE 'guest%'"
+        )
+        kept = self.machine.disk.query(
+            "SELECT l.archive_id FROM agent_archives l JOIN archives a ON a.id = l.archive_id "
+            "WHERE l.is_owner AND a.name NOT LIKE 'guest%'"
+        )
         if made != kept or len(made) > 1:
             raise Broken("an agent has one archive", f"made by themselves: {made}, in use: {kept}")
 
