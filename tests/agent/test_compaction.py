@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kelpie.agent.compaction import plan
 from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.agent.compaction.on_request import RUN_TYPE
 from kelpie.agent.compaction.window_guard import Room, WindowGuard
@@ -212,6 +213,26 @@ async def test_without_a_usable_summary_the_turn_is_answered_all_the_same(rig, f
     assert seen[1].role is Role.summary and sum(map(weight, seen[1:])) < 2_000 * 4
     if failures[0] != "long " * 50_000:
         assert read_summary(seen[1]).text == NOTHING_TOLD
+
+
+async def test_a_summariser_that_never_answers_is_given_up_and_the_turn_goes_on(rig, monkeypatch):
+    monkeypatch.setattr(plan, "SUMMING_UP_S", 0.05)
+    agent, stream = await make(rig), rig.model.stream
+
+    async def silent(request):
+        if asks_for_summary(request):
+            await asyncio.Event().wait()
+        async for event in stream(request):
+            yield event
+
+    await fill(rig, agent, 6)
+    await rig.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
+    rig.model.stream, rig.model.script = silent, [says("still here")]
+    async with asyncio.timeout(30):
+        events = await rig.say(agent.id, "are you there?")
+    assert rows(events)[-1].text == "still here"
+    seen = await context(rig, agent)
+    assert seen[1].role is Role.summary and read_summary(seen[1]).text == NOTHING_TOLD
 
 
 async def test_what_an_earlier_summary_told_is_not_lost_with_the_summariser(rig):
