@@ -1,6 +1,7 @@
 """Commits that came through although nobody heard of it: the turn goes on, or is over, as if nothing had happened."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -108,8 +109,8 @@ async def test_the_work_of_a_companion_begins_although_nobody_heard_of_its_commi
 
 def test_after_an_unknown_commit_agents_and_callers_are_read_again():
     told = []
-    live_agents = SimpleNamespace(forget_all_contexts=lambda: told.append("agents"))
-    authenticator = SimpleNamespace(forget=lambda: told.append("callers"))
-    nothing = SimpleNamespace()
+    live_agents: Any = SimpleNamespace(forget_all_contexts=lambda: told.append("agents"))
+    authenticator: Any = SimpleNamespace(forget=lambda: told.append("callers"))
+    nothing: Any = SimpleNamespace()
     Recovery(nothing, nothing, nothing, live_agents, authenticator).reread_everything()
     assert told == ["agents", "callers"]
