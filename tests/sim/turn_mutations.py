@@ -1,4 +1,4 @@
-"""Planted bugs in what a turn records of itself and keeps in memory: steps, errors, times, callbacks, conversations.
+"""Planted bugs in what a turn records of itself and keeps in memory: steps, errors, times, conversations.
 
 `tests/sim/mutations.py` has the others, and describes how they are used.
 """
@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.agent.events import event_recorder
-from kelpie.agent.journal import message_rows, run_endings
+from kelpie.agent.journal import message_rows
 from kelpie.agent.journal import step_commit as journal_steps
 from kelpie.agent.live.live_agent import LiveAgent
 from kelpie.agent.turn import loop as turn_loop
@@ -19,10 +18,9 @@ from kelpie.agent.turn.loop import Turn
 from kelpie.agent.turn.step_committer import StepCommitter
 from kelpie.agent.turn.tool_phase import ToolPhase
 from kelpie.agent.turn.turn_state import TurnState
-from kelpie.core.conversations.runs import RunStatus, StopReason
+from kelpie.core.conversations.runs import StopReason
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import conversations
-from kelpie.storage.runs import callbacks, runs
 from tests.sim.mutations import Mutation
 
 
@@ -79,25 +77,6 @@ def a_refusal_is_recorded_without_its_reason(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(journal_steps, "call_records", call_records)
 
 
-def who_waits_for_a_cancelled_run_is_not_called_back(patch: pytest.MonkeyPatch) -> None:
-    def finish_waiting(tx: Any, run: Any) -> None:
-        runs.finish(tx, replace(run, callback_url=None))
-        if run.background:
-            event_recorder.keep_end(tx, run, None, ())
-
-    patch.setattr(run_endings, "finish_waiting", finish_waiting)
-
-
-def a_callback_is_called_for_completed_runs_only(patch: pytest.MonkeyPatch) -> None:
-    original = callbacks.schedule
-
-    def schedule(tx: Any, run_id: Any, at: Any) -> None:
-        if runs.get(tx, run_id).status is RunStatus.completed:
-            original(tx, run_id, at)
-
-    patch.setattr(callbacks, "schedule", schedule)
-
-
 def an_agent_knows_of_completed_runs_only(patch: pytest.MonkeyPatch) -> None:
     original = agents.record_run
 
@@ -148,8 +127,6 @@ TURNS = (
     Mutation(a_step_that_failed_does_not_say_why, "llm-faults", 0, 10, "a step that failed says why"),
     Mutation(a_refused_call_counts, "permissions-race-calls", 0, 10, "only if it has run"),
     Mutation(a_refusal_is_recorded_without_its_reason, "permissions-race-calls", 0, 10, "refused says why"),
-    Mutation(who_waits_for_a_cancelled_run_is_not_called_back, "api-model-of-turns", 0, 20, "until it is taken"),
-    Mutation(a_callback_is_called_for_completed_runs_only, "api-model-of-turns", 0, 20, "until it is taken"),
     Mutation(an_agent_knows_of_completed_runs_only, "llm-faults", 0, 20, "an agent knows its newest run"),
     Mutation(an_agent_knows_its_last_run_in_seconds, "many-agents", 0, 5, "how long its last run took"),
     Mutation(a_conversation_knows_its_first_run, "lanes-of-one-agent", 0, 10, "a conversation knows its newest run"),

@@ -90,8 +90,6 @@ class TurnModel(ModelledResource):
         self._answers: list[int] = []
         self.bell = f"{client.name}.bell.sim"
         machine.world.internet.host(self.bell, self._ring)
-        self.other_bell = f"{client.name}.other.bell.sim"  # of runs that are cancelled: its rows say whether it rang
-        machine.world.internet.host(self.other_bell, self._ring_once)
 
     async def act(self) -> None:
         acts = (self._say, self._say, self._say, self._repeat, self._repeat, self._hurry, self._open, self._fork)
@@ -399,8 +397,7 @@ class TurnModel(ModelledResource):
         body = self._body(text)
         sending, run_id = None, None
         if lane == DEFAULT:
-            called = {"callback_url": f"http://{self.other_bell}/done"}
-            made = await self._asked("POST", f"{path}/async", {**body, **called})
+            made = await self._asked("POST", f"{path}/async", body)
             run_id = None if made is None else made["id"]
         else:
             sending = asyncio.ensure_future(self._send(lane, body, "whole"))
@@ -495,8 +492,7 @@ class TurnModel(ModelledResource):
     async def _cancel_waiting(self, _lane: str) -> None:
         """Of two runs the second is cancelled while it waits: it says nothing, and the first is answered."""
         path, texts = f"/v1/agents/{self.agent_id}/messages", [self._text(), self._text()]
-        called = {"callback_url": f"http://{self.other_bell}/done"}
-        made = [await self._asked("POST", f"{path}/async", {**self._body(text), **called}) for text in texts]
+        made = [await self._asked("POST", f"{path}/async", self._body(text)) for text in texts]
         self._followed(DEFAULT)
         if None in made:
             await self.rest()
@@ -624,15 +620,6 @@ class TurnModel(ModelledResource):
     # --- callbacks -------------------------------------------------------------------------------------------------
 
     async def _ring(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
-        self._rung.append((self._heard(asked), self.machine.loop.time()))
-        await answer.start(self._answers.pop(0) if self._answers else 204, {})
-
-    async def _ring_once(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
-        self._heard(asked)
-        await answer.start(204, {})
-
-    def _heard(self, asked: OutgoingRequest) -> str:
-        """The run that a callback is about, which says how that ended."""
         told = json.loads(asked.body)
         run_id = told["run_id"]
         ((status, completed_at, metadata),) = self.machine.disk.query(
@@ -644,7 +631,8 @@ class TurnModel(ModelledResource):
             json.loads(metadata),
         ):
             raise Broken("a callback says how its run ended", f"{told}, stored {(status, completed_at, metadata)}")
-        return run_id
+        self._rung.append((run_id, self.machine.loop.time()))
+        await answer.start(self._answers.pop(0) if self._answers else 204, {})
 
     async def _call_back(self, lane: str) -> None:
         """A callback that is refused comes again after its time, and one that was taken does not."""
