@@ -130,5 +130,5 @@ TURNS = (
     Mutation(an_agent_knows_of_completed_runs_only, "llm-faults", 0, 20, "an agent knows its newest run"),
     Mutation(an_agent_knows_its_last_run_in_seconds, "many-agents", 0, 5, "how long its last run took"),
     Mutation(a_conversation_knows_its_first_run, "lanes-of-one-agent", 0, 10, "a conversation knows its newest run"),
-    Mutation(a_turn_that_ends_keeps_its_conversation_in_use, "cancel-races-everything", 0, 20, "nothing is held"),
+    Mutation(a_turn_that_ends_keeps_its_conversation_in_use, "cancel-races-everything", 3, 20, "nothing is held"),
 )
