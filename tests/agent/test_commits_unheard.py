@@ -1,16 +1,22 @@
 """Commits that came through although nobody heard of it: the turn goes on, or is over, as if nothing had happened."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from kelpie.agent.maintenance.recovery import Recovery
 from kelpie.core.conversations.messages import ApprovalDecision
-from kelpie.core.conversations.runs import RunQuery, StopReason
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import CommitUnknown
 from kelpie.core.tools.tools import NewTool
 from kelpie.storage.runs import journal_keys
 from kelpie.tools.calls.interface import Outcome
 from kelpie.world.sqlite.database import SqliteDatabase
 from tests.agent.conftest import Rig, ended, rows, says
+from tests.agent.multi_agent_rig import MultiAgentRig
 from tests.agent.test_approvals import APPEND, SOURCE, answer, append, history, make, pending, value, well_formed
+from tests.agent.test_companions import FINISH, settled, sleepy
 
 
 @pytest.fixture
@@ -87,3 +93,24 @@ async def test_calls_that_wait_are_known_and_answered_once_although_it_was_not_h
     answers = [one.call_id for row in await history(workshop, agent.id) for one in row.answers]
     assert sorted(answers) == ["call_0", "call_1"]
     await well_formed(workshop, agent.id)
+
+
+async def test_the_work_of_a_companion_begins_although_nobody_heard_of_its_commit(tmp_path, unheard):
+    rig = await MultiAgentRig(tmp_path / "kelpie.db").start()
+    main, aide, _ = await sleepy(rig, every=1)
+    rig.script(main, says("", ("send_message", {"message": "hello"})))
+    rig.script(aide, FINISH)
+    unheard[0].add("step")
+    end = ended(await rig.say(main, "hi"))
+    (run,) = await settled(rig, aide, 1)
+    await rig.stop()
+    assert unheard[1] == ["step"] and end.run_ids == (run.id,) and run.status is RunStatus.completed
+
+
+def test_after_an_unknown_commit_agents_and_callers_are_read_again():
+    told = []
+    live_agents: Any = SimpleNamespace(forget_all_contexts=lambda: told.append("agents"))
+    authenticator: Any = SimpleNamespace(forget=lambda: told.append("callers"))
+    nothing: Any = SimpleNamespace()
+    Recovery(nothing, nothing, nothing, live_agents, authenticator).reread_everything()
+    assert told == ["agents", "callers"]

@@ -7,13 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from kelpie.agent.compaction.compactor import CompactionResult
+from kelpie.agent.compaction import plan
+from kelpie.agent.compaction.compactor import CompactionResult, Compactor
 from kelpie.agent.compaction.on_request import RUN_TYPE
 from kelpie.agent.compaction.window_guard import Room, WindowGuard
 from kelpie.agent.events.turn_events import Compacting
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
 from kelpie.agent.prompt.wellformed_history import weight
 from kelpie.agent.turn.loop import Turn
+from kelpie.agent.turn.stored_runs import StoredRuns
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import MessageQuery, Role, Usage
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
@@ -212,6 +214,26 @@ async def test_without_a_usable_summary_the_turn_is_answered_all_the_same(rig, f
     assert seen[1].role is Role.summary and sum(map(weight, seen[1:])) < 2_000 * 4
     if failures[0] != "long " * 50_000:
         assert read_summary(seen[1]).text == NOTHING_TOLD
+
+
+async def test_a_summariser_that_never_answers_is_given_up_and_the_turn_goes_on(rig, monkeypatch):
+    monkeypatch.setattr(plan, "SUMMING_UP_S", 0.05)
+    agent, stream = await make(rig), rig.model.stream
+
+    async def silent(request):
+        if asks_for_summary(request):
+            await asyncio.Event().wait()
+        async for event in stream(request):
+            yield event
+
+    await fill(rig, agent, 6)
+    await rig.kelpie.api().agents.update(agent.id, {"context_window_limit": 2_000})
+    rig.model.stream, rig.model.script = silent, [says("still here")]
+    async with asyncio.timeout(30):
+        events = await rig.say(agent.id, "are you there?")
+    assert rows(events)[-1].text == "still here"
+    seen = await context(rig, agent)
+    assert seen[1].role is Role.summary and read_summary(seen[1]).text == NOTHING_TOLD
 
 
 async def test_what_an_earlier_summary_told_is_not_lost_with_the_summariser(rig):
@@ -430,6 +452,25 @@ async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_bud
     await rig.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
     assert (await compact(rig, agent, mode="all")).after == 2
     assert ended(await rig.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
+
+
+async def test_a_turn_that_was_interrupted_goes_on_before_its_context_is_compacted(rig, monkeypatch):
+    agent, order = await make(rig, window=100_000), []
+    await fill(rig, agent, 6)
+    resume, carry_out = StoredRuns.resume, Compactor.carry_out
+
+    async def resumed(stored, conversation):
+        await resume(stored, conversation)
+        order.append(f"resumed '{conversation}'")
+
+    async def carried_out(*given):
+        order.append("compacted")
+        return await carry_out(*given)
+
+    monkeypatch.setattr(StoredRuns, "resume", resumed)
+    monkeypatch.setattr(Compactor, "carry_out", carried_out)
+    await compact(rig, agent)
+    assert order == ["resumed ''", "compacted"]
 
 
 async def test_a_short_history_is_not_compacted_on_request(rig):

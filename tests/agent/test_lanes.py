@@ -263,6 +263,15 @@ async def test_lanes_out_of_use_are_put_away_and_come_back_as_they_were(rig):
     assert heard(rig.model.requests[-1]) == [f"hello {names[0]}", "ok", "again"]
 
 
+async def test_the_lane_that_was_not_used_for_longest_is_put_away_first(rig):
+    agent = await make(rig)
+    names = [await opened(rig, agent) for _ in range(IDLE_LANES_MAX + 1)]
+    for name in (*names[:-1], names[0], names[-1]):
+        await rig.say(agent.id, f"hello {name}", conversation=name)
+    live = rig.kelpie.runtime.dispatcher.handler(agent.id)._live
+    assert [lane.conversation for lane in live.conversations()] == ["", *names[2:-1], names[0], names[-1]]
+
+
 async def test_emptying_the_history_empties_every_conversation_and_they_go_on(rig):
     agent = await make(rig)
     conversation = await opened(rig, agent)

@@ -12,8 +12,10 @@ from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
 from kelpie.core.models.prices import Price
 from kelpie.core.models.provider_limits import ProviderLimits
+from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.limits import limiter as limiter_module
 from kelpie.llm.limits.limited_provider import LimitedProvider
 from kelpie.llm.limits.limiter import Cost, Limiter
 from kelpie.llm.limits.sliding_window import SlidingWindow
@@ -25,8 +27,15 @@ from tests.llm.test_retry import in_virtual_time, now
 ORGANIZATION = "org-1"
 
 
-async def call(limiter: Limiter, agent: str, log: list[Any], lasts_s: float = 1.0, cost: Cost | None = None) -> None:
-    async with limiter.reserve(Consumer(ORGANIZATION, agent), cost or Cost()):
+async def call(
+    limiter: Limiter,
+    agent: str,
+    log: list[Any],
+    lasts_s: float = 1.0,
+    cost: Cost | None = None,
+    organization: str = ORGANIZATION,
+) -> None:
+    async with limiter.reserve(Consumer(organization, agent), cost or Cost()):
         log.append((now(), agent))
         await asyncio.sleep(lasts_s)
 
@@ -201,6 +210,68 @@ def test_cancelled_callers_leave_nothing_behind(seed: int):
         began = now()
         await asyncio.gather(*(call(limiter, "last", log) for _ in range(2)))
         assert now() == began + 1  # both places are free
+
+    in_virtual_time(main)
+
+
+def test_an_organization_has_its_share_of_the_calls_at_once_and_leaves_the_rest_to_others():
+    async def main() -> None:
+        limiter = Limiter("openai", ProviderLimits(calls=4), 30.0, OrganizationShare(0.75, organizations=2))
+        log: list[Any] = []
+        busy = [asyncio.ensure_future(call(limiter, f"busy {number}", log)) for number in range(7)]
+        await asyncio.sleep(0.5)
+        assert [agent for _, agent in log] == ["busy 0", "busy 1", "busy 2"] and limiter.waiting == 4
+        await call(limiter, "other", log, organization="org-2")
+        assert log[3] == (0.5, "other")
+        await asyncio.gather(*busy)
+        assert [moment for moment, agent in log if agent.startswith("busy")] == [0, 0, 0, 1, 1, 1.5, 2]
+        assert not limiter._running_of  # pyright: ignore[reportPrivateUsage]
+        log.clear()
+        await asyncio.gather(*(call(limiter, f"later {number}", log) for number in range(3)))
+        assert len({moment for moment, _ in log}) == 1  # what has ended is no part of the share
+
+    in_virtual_time(main)
+
+
+def test_one_organization_alone_has_all_calls():
+    async def main() -> None:
+        limiter = Limiter("openai", ProviderLimits(calls=4), 30.0, OrganizationShare(0.75, organizations=1))
+        log: list[Any] = []
+        await asyncio.gather(*(call(limiter, f"agent {number}", log) for number in range(4)))
+        assert [moment for moment, _ in log] == [0, 0, 0, 0]
+
+    in_virtual_time(main)
+
+
+def test_so_many_calls_of_one_organization_wait_and_another_waits_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limiter_module, "WAITING_MAX", 2)
+
+    async def main() -> None:
+        limiter = Limiter("openai", ProviderLimits(calls=1), 30.0)
+        log: list[Any] = []
+        waiting = [asyncio.ensure_future(call(limiter, f"busy {number}", log)) for number in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="2 calls of this organization are already waiting"):
+            await call(limiter, "one more", log)
+        assert now() == 0
+        await call(limiter, "other", log, organization="org-2")
+        await asyncio.gather(*waiting)
+        assert sorted(agent for _, agent in log) == ["busy 0", "busy 1", "busy 2", "other"]
+
+    in_virtual_time(main)
+
+
+def test_a_call_is_settled_once_and_its_expected_cost_is_taken_back():
+    async def main() -> None:
+        limiter = Limiter("openai", ProviderLimits(tokens=1000, dollars=1.0), 5.0)
+        async with limiter.reserve(Consumer(ORGANIZATION, "a"), Cost(900, 900_000)) as reservation:
+            with pytest.raises(Overloaded, match="1000 tokens a minute"):
+                await call(limiter, "b", [], cost=Cost(200))
+            reservation.settle(Cost(300, 300_000))
+            reservation.settle(Cost(600, 600_000))
+        await call(limiter, "b", [], cost=Cost(700, 700_000))
+        with pytest.raises(Overloaded):
+            await call(limiter, "b", [], cost=Cost(1))
 
     in_virtual_time(main)
 

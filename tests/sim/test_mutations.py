@@ -25,9 +25,20 @@ from tests.sim.record_mutations import RECORDS
 from tests.sim.shares import first_seed, source
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 from tests.sim.trigger_mutations import TRIGGERED
+from tests.sim.turn_mutations import TURNS
 from tests.sim.unseen_mutations import UNSEEN
 
-PLANTED = (*MUTATIONS, *SURVIVORS, *MODELLED, *MCP_MUTATIONS, *TRIGGERED, *UNSEEN, *RECORDS, *REMEMBERED)
+PLANTED = (
+    *MUTATIONS,
+    *SURVIVORS,
+    *MODELLED,
+    *MCP_MUTATIONS,
+    *TRIGGERED,
+    *UNSEEN,
+    *RECORDS,
+    *REMEMBERED,
+    *TURNS,
+)
 BY_NAME = {f"{mutation.apply.__name__}-{mutation.scenario}": mutation for mutation in PLANTED}
 PARTS = 4
 

@@ -12,6 +12,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.checks.list_checks import Ask, Get
 
 RUNS_MAX = 3
+STEPS_MAX = 2
 AGENTS_MAX = 3
 PERCENTILES = (0, 50, 100)
 _PRESENT = "agent_id IN (SELECT id FROM agents WHERE organization_id = ?)"
@@ -61,6 +62,8 @@ async def _run_is_right(
     spans = [span["span_id"] for span in await get(f"/v1/runs/{run_id}/trace")]
     of_run = ask("SELECT id FROM steps WHERE run_id = ? ORDER BY created_at, id", run_id)
     _is(run_id, "trace", spans, [run_id, *(step_id for (step_id,) in of_run)])
+    for (step_id,) in of_run[:STEPS_MAX]:
+        await _step_is_right(get, ask, step_id)
     record = await get(f"/v1/kelpie/runs/{run_id}")
     journal = [(each["number"], each["kind"]) for each in record["journal"]]
     _is(run_id, "journal", journal, ask("SELECT step, kind FROM journal WHERE turn_id = ? ORDER BY step", run_id))
@@ -69,6 +72,17 @@ async def _run_is_right(
     _is(run_id, "input", asked, wanted)
     state = (record["step_count"], record["total_tokens"], record["recoveries"], record["stuck"])
     _is(run_id, "record", state, (steps, used["total_tokens"], max(starts - background, 0), False))
+
+
+async def _step_is_right(get: Get, ask: Ask, step_id: str) -> None:
+    """The times of a step."""
+    ((run_id, agent_id, project_id, llm_ns, step_ns, usage),) = ask(
+        "SELECT run_id, agent_id, project_id, llm_ns, step_ns, usage FROM steps WHERE id = ?", step_id
+    )
+    metrics, used = await get(f"/v1/steps/{step_id}/metrics"), json.loads(usage)
+    names = ("run_id", "agent_id", "project_id", "llm_request_ns", "step_ns", "model_load_ns", "model_inference_ns")
+    stored = [run_id, agent_id, project_id, llm_ns, step_ns, used["load_ns"], used["inference_ns"]]
+    _is(step_id, "metrics", [metrics[name] for name in names], stored)
 
 
 def _text(content: Sequence[Mapping[str, Any]]) -> str:
