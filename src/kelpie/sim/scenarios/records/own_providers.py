@@ -16,7 +16,7 @@ from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL
-from kelpie.sim.scenarios.records.secrets import KEYS, boot_with_key_file, one_key_is_left
+from kelpie.sim.scenarios.records.secrets import KEYS, boot_with_key_file, everything_is_resealed, one_key_is_left
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
 HOST = "own.sim"
@@ -173,6 +173,7 @@ class OwnProviders(ServerScenario):
         if status["rotating"] or status["unreadable_count"]:
             raise Broken("a rotation ends", f"{status}")
         one_key_is_left(self.machine, status["keys"])
+        await everything_is_resealed(self.machine, self.client("visitor"))
         for tenant in self.tenants:
             await self._reads_as_written(tenant)
             await tenant.client.insist("PATCH", f"/v1/agents/{tenant.agent}", {"model": MODEL})

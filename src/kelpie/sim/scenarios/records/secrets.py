@@ -96,7 +96,14 @@ class Secrets(ServerScenario):
         for each in self.held:
             _check(each, await visitor.ask("GET", each.path))
         one_key_is_left(self.machine, status["keys"])
+        await everything_is_resealed(self.machine, visitor)
         await super().settle()
+
+
+async def everything_is_resealed(machine: Machine, client: ScenarioClient) -> None:
+    """A rotation at rest, when nobody writes secrets: every one of them uses the new key."""
+    await client.insist("POST", f"{KEYS}/rotate")
+    one_key_is_left(machine, (await client.insist("GET", f"{KEYS}?wait_s=60"))["keys"])
 
 
 def one_key_is_left(machine: Machine, known: Sequence[Mapping[str, Any]]) -> None:
