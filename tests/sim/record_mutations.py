@@ -233,15 +233,6 @@ def a_user_stays_where_they_are(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(accounts, "_UPDATE_USER", statement.values(new))
 
 
-def a_new_name_of_an_organization_ends_its_rights(patch: pytest.MonkeyPatch) -> None:
-    original = Organizations.update
-
-    async def update(self: Any, organization: Any, name: Any, privileged_tools: Any) -> Any:
-        return await original(self, organization, name, bool(privileged_tools))
-
-    patch.setattr(Organizations, "update", update)
-
-
 def an_organization_that_is_gone_keeps_its_share(patch: pytest.MonkeyPatch) -> None:
     original = Organizations.delete
 
@@ -306,20 +297,21 @@ RECORDS = (
     Mutation(processor_time_alone_is_not_counted, "api-model-of-limits", 26, 60, "what is permitted runs"),
     Mutation(a_session_lasts_as_long_as_its_key, "dashboard-sessions", 1, 20, "no session outlives its lifetime"),
     Mutation(a_template_that_is_rolled_back_forgets_its_newer_versions, _NAME, 1, 20, "template|" + _SHOWN),
-    Mutation(agents_that_leave_a_project_stay_known_to_its_keys, _ACCESS, 0, 20, ""),
-    Mutation(a_key_for_a_project_loses_its_own_agents, _ACCESS, 0, 20, ""),
-    Mutation(the_last_use_of_a_key_is_its_first, _ACCESS, 0, 20, ""),
-    Mutation(uses_are_written_once_in_the_life_of_a_server, _ACCESS, 0, 20, ""),
-    Mutation(a_token_is_listed_for_its_first_agent_only, _ACCESS, 0, 20, ""),
-    Mutation(the_page_after_a_full_one_is_missing, _ACCESS, 0, 20, ""),
-    Mutation(a_token_opens_the_last_of_its_agents, _ACCESS, 0, 20, ""),
-    Mutation(a_token_cannot_be_revoked_by_its_id, _ACCESS, 0, 20, ""),
-    Mutation(a_user_who_moves_is_known_for_a_while, _ACCESS, 0, 20, ""),
-    Mutation(a_user_stays_where_they_are, _ACCESS, 0, 20, ""),
-    Mutation(a_new_name_of_an_organization_ends_its_rights, _ACCESS, 0, 20, ""),
-    Mutation(an_organization_that_is_gone_keeps_its_share, _ACCESS, 0, 20, ""),
-    Mutation(a_new_organization_has_no_tools, _ACCESS, 0, 20, ""),
-    Mutation(users_are_listed_without_a_cursor, _ACCESS, 0, 20, ""),
+    Mutation(agents_that_leave_a_project_stay_known_to_its_keys, _ACCESS, 0, 30, "a credential opens what it is for"),
+    Mutation(a_key_for_a_project_loses_its_own_agents, _ACCESS, 0, 30, "a credential opens what it is for"),
+    Mutation(the_last_use_of_a_key_is_its_first, _ACCESS, 0, 30, "a key knows its last use"),
+    Mutation(uses_are_written_once_in_the_life_of_a_server, _ACCESS, 0, 30, "a key knows its last use"),
+    Mutation(a_token_is_listed_for_its_first_agent_only, _ACCESS, 0, 30, "a filter finds what fits it"),
+    Mutation(the_page_after_a_full_one_is_missing, _ACCESS, 0, 30, "the pages of a list are the list"),
+    Mutation(a_token_opens_the_last_of_its_agents, _ACCESS, 0, 30, "a credential opens what it is for"),
+    Mutation(
+        a_token_cannot_be_revoked_by_its_id, _ACCESS, 0, 30, "a credential opens what it is for|shows what was done"
+    ),
+    Mutation(a_user_who_moves_is_known_for_a_while, _ACCESS, 0, 30, "a credential opens|reaches their own"),
+    Mutation(a_user_stays_where_they_are, _ACCESS, 0, 30, "reaches their own|a credential opens|" + _SHOWN),
+    Mutation(an_organization_that_is_gone_keeps_its_share, _ACCESS, 0, 30, "the share is one of"),
+    Mutation(a_new_organization_has_no_tools, _ACCESS, 0, 30, "a sound request is accepted"),
+    Mutation(users_are_listed_without_a_cursor, _ACCESS, 0, 30, "a list ends"),
     Mutation(a_rotation_leaves_out_access_keys, "providers-of-organizations", 0, 20, "every secret uses|reads as it"),
     Mutation(a_rotation_leaves_out_headers, "secrets-under-rotation", 0, 20, "every secret uses|reads as it"),
 )
