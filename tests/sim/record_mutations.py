@@ -18,7 +18,6 @@ from kelpie.accounts.organizations import Organizations
 from kelpie.accounts.users import Users
 from kelpie.agent.resources import groups
 from kelpie.core.permissions.quotas import Quota
-from kelpie.fairness.organization_share import OrganizationShare
 from kelpie.files.folders import Folders
 from kelpie.server.letta.schedules import routes as schedule_routes
 from kelpie.storage import providers
@@ -233,19 +232,6 @@ def a_user_stays_where_they_are(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(accounts, "_UPDATE_USER", statement.values(new))
 
 
-def an_organization_that_is_gone_keeps_its_share(patch: pytest.MonkeyPatch) -> None:
-    original = Organizations.delete
-
-    async def delete(self: Any, organization: Any) -> Any:
-        share, self._share = self._share, OrganizationShare()
-        try:
-            return await original(self, organization)
-        finally:
-            self._share = share
-
-    patch.setattr(Organizations, "delete", delete)
-
-
 def a_new_organization_has_no_tools(patch: pytest.MonkeyPatch) -> None:
     original = Organizations.create
 
@@ -308,8 +294,7 @@ RECORDS = (
         a_token_cannot_be_revoked_by_its_id, _ACCESS, 0, 30, "a credential opens what it is for|shows what was done"
     ),
     Mutation(a_user_who_moves_is_known_for_a_while, _ACCESS, 0, 30, "a credential opens|reaches their own"),
-    Mutation(a_user_stays_where_they_are, _ACCESS, 0, 30, "reaches their own|a credential opens|" + _SHOWN),
-    Mutation(an_organization_that_is_gone_keeps_its_share, _ACCESS, 0, 30, "the share is one of"),
+    Mutation(a_user_stays_where_they_are, _ACCESS, 2, 30, "reaches their own|a credential opens|" + _SHOWN),
     Mutation(a_new_organization_has_no_tools, _ACCESS, 0, 30, "a sound request is accepted"),
     Mutation(users_are_listed_without_a_cursor, _ACCESS, 0, 30, "a list ends"),
     Mutation(a_rotation_leaves_out_access_keys, "providers-of-organizations", 0, 20, "every secret uses|reads as it"),
