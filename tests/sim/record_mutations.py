@@ -291,7 +291,7 @@ RECORDS = (
     Mutation(the_page_after_a_full_one_is_missing, _ACCESS, 0, 30, "the pages of a list are the list"),
     Mutation(a_token_opens_the_last_of_its_agents, _ACCESS, 0, 30, "a credential opens what it is for"),
     Mutation(
-        a_token_cannot_be_revoked_by_its_id, _ACCESS, 0, 30, "a credential opens what it is for|shows what was done"
+        a_token_cannot_be_revoked_by_its_id, _ACCESS, 1, 30, "a credential opens what it is for|shows what was done"
     ),
     Mutation(a_user_who_moves_is_known_for_a_while, _ACCESS, 0, 30, "a credential opens|reaches their own"),
     Mutation(a_user_stays_where_they_are, _ACCESS, 2, 30, "reaches their own|a credential opens|" + _SHOWN),
