@@ -1,18 +1,22 @@
 """Encryption at rest with a real database: what is stored, what a start checks, and what a rotation leaves."""
 
 import base64
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from kelpie.app import Kelpie
 from kelpie.core.agents.agent import EVERYTHING, AgentQuery, NewAgent
 from kelpie.core.errors import ConfigurationError, Conflict, ToolError
 from kelpie.core.ids import AgentId
+from kelpie.core.models.model_providers import ProviderAccess
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.mcp_servers import McpConfig, McpServerType
@@ -20,8 +24,11 @@ from kelpie.core.tools.sandbox_configs import SandboxType
 from kelpie.encryption import rotation
 from kelpie.local import open_kelpie
 from kelpie.server.app import create_app
-from kelpie.storage import migrations, schema
+from kelpie.storage import migrations, providers, schema
 from kelpie.storage.encryption import columns
+from kelpie.storage.encryption.sealing import Sealing
+from kelpie.storage.tables import metadata
+from kelpie.storage.tools import mcp_oauth
 from kelpie.tools.custom.tool_environment import tool_environment
 from kelpie.world.sqlite.connections import engine_for, writer_connection
 
@@ -153,6 +160,61 @@ async def test_a_rotation_that_was_cut_off_goes_on_at_the_next_start(
         assert not status.rotating and len(status.keys) == 1
         assert await shown(kelpie) == set(WORDS)
     assert len(key_file(tmp_path).read_text().splitlines()) == 2
+
+
+async def test_a_rotation_leaves_out_no_column(tmp_path: Path) -> None:
+    """Every stored secret is found by what it looks like, wherever it is."""
+    async with running(tmp_path) as kelpie:
+        await furnish(kelpie)
+        remote = await kelpie.api().mcp_servers.by_name("remote")
+        database, keyring, ids = kelpie.world.database, kelpie.world.keyring, kelpie.world.ids
+        sealing = Sealing(keyring, ids.secret())
+        await database.transact(lambda tx: mcp_oauth.put(tx, remote.id, "OAUTHTOKENS", None, 1, sealing))
+        access = ProviderAccess("openai", "APIKEY", "ACCESSKEY", "http://127.0.0.1:9/v1")
+        made = replace(kelpie.api().providers._record("mine", ProviderAccess("openai", "APIKEY")), access=access)
+        await database.transact(lambda tx: providers.insert(tx, made, sealing))
+        before = sealed(tmp_path)
+        assert {where for where, _ in before} == {
+            *("agent_secrets.value", "sandbox_variables.value", "mcp_servers.env", "mcp_servers.token"),
+            *("mcp_servers.custom_headers", "mcp_oauth.tokens", "providers.api_key", "providers.access_key"),
+        }
+        await kelpie.runtime.key_rotation.rotate()
+        status = await kelpie.runtime.key_rotation.status(30.0)
+        assert not status.rotating and len(status.keys) == 1
+        assert sealed(tmp_path) == {(where, status.keys[0].id) for where, _ in before}
+        assert await shown(kelpie) == set(WORDS)
+        assert await database.read(lambda tx: mcp_oauth.get(tx, remote.id, keyring)) == "OAUTHTOKENS"
+        assert (await kelpie.api().providers.get(made.id)).access == access
+
+
+def sealed(directory: Path) -> set[tuple[str, str]]:
+    """The columns that hold ciphertexts, whatever is known of them, and the ids of their keys."""
+    with closing(sqlite3.connect(directory / "kelpie.db")) as database:
+        found = [
+            (f"{table.name}.{column.name}", row[0])
+            for table in metadata.sorted_tables
+            for column in table.columns
+            if isinstance(column.type, sa.Text | sa.JSON)
+            for row in database.execute(f"SELECT {column.name} FROM {table.name} WHERE {column.name} LIKE '%1:%'")
+        ]
+    matches = [(where, re.match(r'"?1:([0-9a-f]{16}):', text)) for where, text in found]
+    return {(where, match[1]) for where, match in matches if match}
+
+
+async def test_what_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as kelpie:
+        agent_id = await furnish(kelpie)
+        lost = kelpie.world.keyring.ids[0]
+    key_file(tmp_path).unlink()
+    async with running(tmp_path, encryption_key_lost=lost) as kelpie:
+        first = await kelpie.runtime.key_rotation.status(30.0)
+        await kelpie.api().agents.update(agent_id, {"secrets": {"TOKEN": "NEW"}})
+        await kelpie.runtime.key_rotation.rotate()
+        second = await kelpie.runtime.key_rotation.status(30.0)
+    assert len(first.unreadable) == 5 and not second.rotating
+    assert sorted(map(str, second.unreadable)) == sorted(
+        str(each) for each in first.unreadable if each.table != "agent_secrets"
+    )
 
 
 async def _never(self: object) -> bool:

@@ -11,7 +11,7 @@ from kelpie.core.access.callers import Caller
 from kelpie.core.agents.groups import GroupQuery
 from kelpie.core.conversations.jobs import Job, JobQuery, JobStatus
 from kelpie.core.errors import NotFound
-from kelpie.core.ids import AgentId, GroupId, JobId, OrganizationId, UserId
+from kelpie.core.ids import AgentId, BlockId, GroupId, JobId, OrganizationId, UserId
 from kelpie.storage.runs import jobs
 from tests.server.rig import Puppet, make_agent
 
@@ -91,6 +91,28 @@ async def test_a_member_that_leaves_with_a_block_does_not_see_it_any_more(
     await client.patch(f"/v1/groups/{made['id']}", json={"agent_ids": [stays], "shared_block_ids": []})
     await client.post(f"/v1/agents/{leaves}/messages", json=said)
     assert "the old plans" not in puppet.asked[-1].system
+
+
+async def test_a_loaded_agent_sees_the_blocks_of_its_new_group(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = (await make_agent(client))["id"]
+    said = {"messages": [{"role": "user", "content": "hi"}]}
+    await client.post(f"/v1/agents/{agent}/messages", json=said)
+    block = (await client.post("/v1/blocks/", json={"label": "plans", "value": "the new plans"})).json()["id"]
+    await made_group(client, [agent], shared_block_ids=[block])
+    await client.post(f"/v1/agents/{agent}/messages", json=said)
+    assert "the new plans" in puppet.asked[-1].system
+
+
+async def test_a_block_that_a_group_does_not_share_is_not_taken_from_its_members(
+    client: httpx.AsyncClient, kelpie: Kelpie
+) -> None:
+    agent = (await make_agent(client))["id"]
+    block = (await client.post("/v1/blocks/", json={"label": "own", "value": "v"})).json()["id"]
+    await client.patch(f"/v1/agents/{agent}/core-memory/blocks/attach/{block}")
+    group = GroupId((await made_group(client, [agent]))["id"])
+    await kelpie.api().groups.detach_block(group, BlockId(block))
+    kept = [one["id"] for one in (await client.get(f"/v1/agents/{agent}/core-memory/blocks")).json()]
+    assert block in kept
 
 
 async def test_a_group_goes_with_its_leader_and_loses_its_members(client: httpx.AsyncClient) -> None:

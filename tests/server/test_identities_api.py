@@ -273,3 +273,17 @@ async def test_nobody_sees_the_identities_of_others(client: httpx.AsyncClient, k
     assert await ids(client, f"/v1/identities/{mine}/agents") == [agent]
     assert (await client.get("/v1/identities/")).json()[0]["name"] == "Ann"
     assert await links(kelpie) == (1, 0)
+
+
+async def test_a_known_identity_is_linked_with_further_agents_and_stays_as_it_is(
+    client: httpx.AsyncClient, kelpie: Kelpie
+) -> None:
+    made = await make_identity(client, properties=FACTS[:1])
+    one, two = [(await make_agent(client, name=name))["id"] for name in ("one", "two")]
+    for agents in ((one,), (two,), (one,)):
+        new = NewIdentity("ann", "another name", IdentityType.other, agent_ids=tuple(map(AgentId, agents)))
+        assert (await kelpie.api().identities.known(new)).id == made["id"]
+    assert (await client.get(f"/v1/identities/{made['id']}")).json()["name"] == "Ann"
+    for agent in (one, two):
+        shown = (await client.get(f"/v1/agents/{agent}", params={"include": ["agent.identities"]})).json()
+        assert [each["id"] for each in shown["identities"]] == [made["id"]]

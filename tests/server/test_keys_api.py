@@ -177,6 +177,24 @@ async def test_an_admin_key_reaches_its_own_organization_and_no_further(
     assert len((await operator.get("/v1/admin/users/")).json()) == 3
 
 
+async def test_an_operator_makes_keys_for_agents_and_projects_of_their_user(
+    locked: Kelpie, operator: httpx.AsyncClient
+) -> None:
+    org = (await operator.post("/v1/admin/orgs/", json={"name": "one"})).json()["id"]
+    user = (await operator.post("/v1/admin/users/", json={"name": "u", "organization_id": org})).json()["id"]
+    as_user = {"user_id": user}
+    theirs = (await operator.post("/v1/agents/", json={"name": "theirs"}, headers=as_user)).json()["id"]
+    project = (await operator.post("/v1/projects", json={"name": "theirs"}, headers=as_user)).json()["id"]
+    ours = (await make_agent(operator, name="ours"))["id"]
+    own = (await operator.post("/v1/projects", json={"name": "ours"})).json()["id"]
+    for foreign in ({"agent_ids": [ours]}, {"project_ids": [own]}):
+        answer = await operator.post("/v1/kelpie/keys", json={"name": "x", "user_id": user, **foreign})
+        assert answer.status_code == 404, foreign
+    key = await make_key(locked, user_id=user, agent_ids=[theirs], project_ids=[project])
+    assert (key["organization_id"], key["agent_ids"], key["project_ids"]) == (org, [theirs], [project])
+    assert [each["id"] for each in (await operator.get("/v1/kelpie/keys")).json()] == [key["id"]]
+
+
 async def test_a_key_for_some_agents_touches_no_others(locked: Kelpie, operator: httpx.AsyncClient) -> None:
     ours, theirs = await make_agent(operator, name="ours"), await make_agent(operator, name="theirs")
     block = (

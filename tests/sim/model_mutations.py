@@ -244,6 +244,6 @@ MODELLED = (
     Mutation(a_budget_that_is_just_used_up_pays_one_more_step, _LIMITS, 0, 8, "what is used up|where its budget does"),
     Mutation(a_list_that_allows_nothing_allows_everything, _LIMITS, 4, 20),
     Mutation(a_credential_works_after_its_end, _ACCESS, 3, 20, "a credential opens what it is for"),
-    Mutation(an_answer_to_a_waiting_call_can_be_changed, _ACCESS, 0, 20, "a wrong request is refused"),
+    Mutation(an_answer_to_a_waiting_call_can_be_changed, _ACCESS, 1, 20, "a wrong request is refused"),
     Mutation(a_part_of_the_answers_that_comes_again_is_a_message, _ACCESS, 2, 20),
 )

@@ -382,7 +382,7 @@ UNSEEN = (
     Mutation(an_answer_with_other_arguments_is_the_same_again, _WAITING, 19, 60, "no acknowledged answer is lost"),
     Mutation(a_quota_of_messages_alone_is_not_held, _MEMORY, 4, 20, "a wrong request is refused"),
     Mutation(a_quota_of_requests_permits_one_more, _MEMORY, 0, 10, "a quota of requests is held"),
-    Mutation(a_deleted_user_is_known_for_a_while, _ACCESS, 0, 10, "users that exist"),
+    Mutation(a_deleted_user_is_known_for_a_while, _ACCESS, 2, 10, "users that exist"),
     Mutation(the_cleanup_takes_agents_that_are_being_imported, _FILES, 19, 40),
     Mutation(an_imported_context_of_one_message_is_lost, _FILES, 1, 5, "an import is whole"),
     Mutation(a_migration_replaces_what_is_preserved, _TEMPLATES, 2, 10, "a preserved block"),

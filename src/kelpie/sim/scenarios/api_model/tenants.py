@@ -12,6 +12,7 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.ports.clock import START
 from kelpie.sim.runs.scenario import QUIET_S
+from kelpie.sim.scenarios.api_model.account_model import AccountModel
 from kelpie.sim.scenarios.api_model.agent_model import AgentModel, CheckpointModel
 from kelpie.sim.scenarios.api_model.approval_model import APPROVAL_S, ApprovalModel
 from kelpie.sim.scenarios.api_model.credential_model import OWN, CredentialModel
@@ -211,7 +212,7 @@ class LimitsOfTenants(Tenants):
 
 
 class AccessOfTenants(Tenants):
-    rounds = 14
+    rounds = 16
 
     async def models(self, client: ScenarioClient) -> Sequence[ModelledResource]:
         await client.insist("PUT", "/v1/tools/", {"source_code": SOURCE})
@@ -223,7 +224,9 @@ class AccessOfTenants(Tenants):
         connection = self.machine.client(client.name, {"Authorization": f"Bearer {key}"})  # not the operator any more
         admin = ScenarioClient(self.machine, client.name, self.heard, connection)
         approvals = ApprovalModel(self.machine, client, guarded, self.outside)
-        return [CredentialModel(self.machine, admin, agents), approvals, approvals]
+        accounts = AccountModel(self.machine, client, DEFAULT_ORGANIZATION if client.name == "owner" else self.guests)
+        credentials = CredentialModel(self.machine, admin, agents)
+        return [credentials, credentials, approvals, approvals, approvals, accounts]
 
 
 class RecordsOfTenants(Tenants):

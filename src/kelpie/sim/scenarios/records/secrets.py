@@ -2,8 +2,12 @@
 written, and in the end all of them use the one key that is left.
 """
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from sqlalchemy import JSON, Text
 
 from kelpie.core.settings.settings import Settings
 from kelpie.sim.faults import Aim, Fault
@@ -11,9 +15,11 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.key_file import SimKeyFile
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import RunningKelpie, boot
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
+from kelpie.storage.tables import metadata
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.world import World
 
@@ -21,11 +27,11 @@ ROUNDS = 4
 ROTATIONS = 3
 KEYS = "/v1/kelpie/encryption"
 UNSET = ""
-_STORED = (
-    "SELECT value FROM agent_secrets UNION ALL SELECT value FROM sandbox_variables "
-    "UNION ALL SELECT token FROM mcp_servers WHERE token IS NOT NULL "
-    "UNION ALL SELECT json_extract(custom_headers, '$') FROM mcp_servers WHERE custom_headers IS NOT NULL"
+SECRET = (
+    *("agent_secrets.value", "sandbox_variables.value", "mcp_servers.token", "mcp_servers.custom_headers"),
+    *("providers.api_key", "providers.access_key"),
 )
+_SEALED = re.compile(r'"?1:[0-9a-f]{16}:')
 
 
 @dataclass(slots=True)
@@ -89,20 +95,34 @@ class Secrets(ServerScenario):
             raise Broken("a rotation ends", f"{status}")
         for each in self.held:
             _check(each, await visitor.ask("GET", each.path))
-        self._one_key_is_left(status["keys"])
+        one_key_is_left(self.machine, status["keys"])
+        await everything_is_resealed(self.machine, visitor)
         await super().settle()
 
-    def _one_key_is_left(self, known: list[dict[str, Any]]) -> None:
-        disk = self.machine.disk
-        there = {Key(material).id for material in disk.key_file}
-        if len(known) != 1 or known[0]["id"] not in there:
-            raise Broken("in the end one key is left", f"the database knows {known}, the file has {sorted(there)}")
-        prefix = f"1:{known[0]['id']}:"
-        for (stored,) in disk.query(_STORED):
-            if not stored.startswith(prefix) or "hush" in stored:
-                raise Broken(
-                    "every secret uses the key that is left", f"{stored[:40]}, but the key is {known[0]['id']}"
-                )
+
+async def everything_is_resealed(machine: Machine, client: ScenarioClient) -> None:
+    """A rotation at rest, when nobody writes secrets: every one of them uses the new key."""
+    await client.insist("POST", f"{KEYS}/rotate")
+    one_key_is_left(machine, (await client.insist("GET", f"{KEYS}?wait_s=60"))["keys"])
+
+
+def one_key_is_left(machine: Machine, known: Sequence[Mapping[str, Any]]) -> None:
+    """The database knows one key, the file has it, and every secret in any column of any table uses it."""
+    disk = machine.disk
+    there = {Key(material).id for material in disk.key_file}
+    if len(known) != 1 or known[0]["id"] not in there:
+        raise Broken("in the end one key is left", f"the database knows {known}, the file has {sorted(there)}")
+    for table in metadata.sorted_tables:
+        columns = [each.name for each in table.columns if isinstance(each.type, (Text, JSON))]
+        for row in disk.query(f"SELECT {', '.join(columns)} FROM {table.name}") if columns else ():
+            for column, stored in zip(columns, row, strict=True):
+                place = f"{table.name}.{column}"
+                if not isinstance(stored, str):
+                    continue
+                if _SEALED.match(stored) and not stored.strip('"').startswith(f"1:{known[0]['id']}:"):
+                    raise Broken("every secret uses the key that is left", f"{place}: {stored[:40]}, known is {known}")
+                if place in SECRET and stored and (not _SEALED.match(stored) or "hush" in stored):
+                    raise Broken("every secret uses the key that is left", f"{place}: {stored[:40]} is not encrypted")
 
 
 def _check(held: HeldSecret, answer: Response | None) -> None:
