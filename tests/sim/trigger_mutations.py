@@ -410,10 +410,6 @@ def a_callback_goes_where_its_receiver_sends_it(patch: pytest.MonkeyPatch) -> No
     patch.setattr(httpx.AsyncClient, "stream", stream)
 
 
-def tries_to_tell_the_end_of_a_batch_are_noted_for_a_run(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(callbacks, "_TRIED_JOB", callbacks._TRIED_RUN)
-
-
 def a_callback_that_was_refused_counts_as_taken(patch: pytest.MonkeyPatch) -> None:
     original = callbacks.record_attempt
     patch.setattr(
@@ -548,7 +544,6 @@ TRIGGERED = (
     Mutation(a_delivery_is_heard_in_the_default_conversation, _SCHEDULES, 0, 6, "heard where it belongs"),
     Mutation(nobody_is_told_that_a_batch_has_ended, "batches", 0, 10, "callback of a batch"),
     Mutation(a_callback_goes_where_its_receiver_sends_it, "batches", 0, 10, "goes where it was asked to"),
-    Mutation(tries_to_tell_the_end_of_a_batch_are_noted_for_a_run, "batches", 0, 10, "callback of a batch"),
     Mutation(a_callback_that_was_refused_counts_as_taken, "batches", 0, 10, "callback of a batch"),
     Mutation(a_batch_that_was_cancelled_says_how_its_items_ended, "batches", 0, 20, "counts the outcomes"),
     Mutation(the_forks_of_a_batch_are_shown, "batches", 0, 10, "are hidden"),
