@@ -529,13 +529,13 @@ TRIGGERED = (
     Mutation(
         an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 24, 40, "shows what was done"
     ),
-    Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 3, 20, _ONCE),
+    Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 8, 30, _ONCE),
     Mutation(a_firing_forgets_its_conversation, _SCHEDULES, 0, 10, "says what its schedule says"),
     Mutation(the_webhooks_of_an_agent_share_the_ids_of_their_deliveries, _SCHEDULES, 0, 10, "delivery is one message"),
     Mutation(the_items_of_a_batch_share_an_id, "batches", 0, 10, "an item"),
     Mutation(a_batch_that_comes_again_is_another_one, "batches", 0, 10, "comes again is one batch"),
     Mutation(a_batch_counts_what_was_cancelled_as_failed, "batches", 0, 15, "counts the outcomes"),
-    Mutation(a_schedule_that_is_paused_is_due_after_the_clock_was_set_back, _SCHEDULES, 0, 60, "paused is not due"),
+    Mutation(a_schedule_that_is_paused_is_due_after_the_clock_was_set_back, _SCHEDULES, 22, 70, "paused is not due"),
     Mutation(a_firing_forgets_its_callback, _SCHEDULES, 0, 6, "options of its schedule"),
     Mutation(a_firing_takes_the_steps_of_the_settings, _BATCHED, 0, 6, "options of its schedule"),
     Mutation(the_batch_of_a_firing_forgets_what_is_to_be_returned, _BATCHED, 0, 6, "options of its schedule"),
