@@ -9,14 +9,18 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import bindparam, select
 
 from kelpie.accounts import authentication
 from kelpie.accounts.sessions import Sessions
 from kelpie.agent.resources.projects import Projects
+from kelpie.batches import items as batch_items
 from kelpie.batches import runner as batch_runner
 from kelpie.batches.batches import Batches, RepeatableRequest
+from kelpie.core.conversations.batches import ItemStatus
+from kelpie.core.conversations.jobs import JobStatus
 from kelpie.core.errors import NotFound, StorageError
 from kelpie.core.files.files import FileStatus
 from kelpie.core.ids import HookId, ProjectId
@@ -25,6 +29,7 @@ from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.agents import projects as project_rows
 from kelpie.storage.files import files as file_rows
 from kelpie.storage.runs import batches as batch_rows
+from kelpie.storage.runs import callbacks
 from kelpie.storage.tables import files as file_table
 from kelpie.storage.triggers import firings as firing_rows
 from kelpie.storage.triggers import schedules as schedule_rows
@@ -330,6 +335,125 @@ def a_batch_counts_what_was_cancelled_as_failed(patch: pytest.MonkeyPatch) -> No
     patch.setattr(batch_rows, "progress", progress)
 
 
+def a_schedule_that_is_paused_is_due_after_the_clock_was_set_back(patch: pytest.MonkeyPatch) -> None:
+    original = scheduler._rewind
+
+    def rewind(tx: Any, schedule: Schedule, now: int) -> None:
+        original(tx, schedule, now)
+        current = schedule_rows.find(tx, schedule.id)
+        if current is not None and current.paused and current.recurrence is not None:
+            schedule_rows.replace(tx, replace(current, next_at=current.recurrence.next_after(now)))
+
+    patch.setattr(scheduler, "_rewind", rewind)
+
+
+def a_firing_forgets_its_callback(patch: pytest.MonkeyPatch) -> None:
+    original = delivery._run
+    patch.setattr(delivery, "_run", lambda *arguments: replace(original(*arguments), callback_url=None))
+
+
+def a_firing_takes_the_steps_of_the_settings(patch: pytest.MonkeyPatch) -> None:
+    original = delivery.deliver
+
+    def deliver(tx: Any, schedule: Schedule, *rest: Any) -> Any:
+        return original(tx, replace(schedule, said=replace(schedule.said, max_steps=None)), *rest)
+
+    patch.setattr(scheduler.delivery, "deliver", deliver)
+
+
+def the_batch_of_a_firing_forgets_what_is_to_be_returned(patch: pytest.MonkeyPatch) -> None:
+    original: Any = scheduled_batch.store
+
+    def store(tx: Any, batch_id: Any, schedule: Any, messages: Any, max_steps: int, _: Any, now: int) -> None:
+        original(tx, batch_id, schedule, messages, max_steps, {}, now)
+
+    patch.setattr(scheduled_batch, "store", store)
+
+
+def an_attempt_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    original = delivery.deliver
+
+    def deliver(*arguments: Any) -> Any:
+        after, run = original(*arguments)
+        return replace(after, attempts=after.attempts - (after.status is FiringStatus.running)), run
+
+    patch.setattr(scheduler.delivery, "deliver", deliver)
+
+
+def a_firing_whose_turn_failed_is_done(patch: pytest.MonkeyPatch) -> None:
+    original = delivery.settle
+
+    def settle(*arguments: Any) -> Firing | None:
+        after = original(*arguments)
+        failed = after is not None and after.status is FiringStatus.dead
+        return replace(after, status=FiringStatus.done) if after is not None and failed else after
+
+    patch.setattr(scheduler.delivery, "settle", settle)
+
+
+def a_delivery_is_heard_in_the_default_conversation(patch: pytest.MonkeyPatch) -> None:
+    original = webhooks.SendRequest
+    patch.setattr(webhooks, "SendRequest", lambda *given, **named: original(*given, **(named | {"conversation": ""})))
+
+
+def nobody_is_told_that_a_batch_has_ended(patch: pytest.MonkeyPatch) -> None:
+    original = batch_rows.change
+    patch.setattr(batch_rows, "change", lambda tx, job, due_at=None: original(tx, job))
+
+
+def a_callback_goes_where_its_receiver_sends_it(patch: pytest.MonkeyPatch) -> None:
+    original = httpx.AsyncClient.stream
+
+    def stream(self: Any, *arguments: Any, **named: Any) -> Any:
+        return original(self, *arguments, **(named | {"follow_redirects": True}))
+
+    patch.setattr(httpx.AsyncClient, "stream", stream)
+
+
+def a_callback_that_was_refused_counts_as_taken(patch: pytest.MonkeyPatch) -> None:
+    original = callbacks.record_attempt
+    patch.setattr(
+        callbacks,
+        "record_attempt",
+        lambda tx, of, at, status, error, again_at: original(tx, of, at, status, None, None),
+    )
+
+
+def a_batch_that_was_cancelled_says_how_its_items_ended(patch: pytest.MonkeyPatch) -> None:
+    original = batch_runner._finish
+
+    def finish(tx: Any, job: Any, now: int) -> Any:
+        after = original(tx, job, now)
+        if after.status is JobStatus.cancelled:
+            after = replace(after, status=JobStatus.completed)
+            batch_rows.change(tx, after, now if job.callback_url else None)
+        return after
+
+    patch.setattr(batch_runner, "_finish", finish)
+
+
+def the_forks_of_a_batch_are_shown(patch: pytest.MonkeyPatch) -> None:
+    original = batch_items.write_fork
+    patch.setattr(
+        batch_items, "write_fork", lambda tx, fork, origin, *, hidden: original(tx, fork, origin, hidden=False)
+    )
+
+
+def an_item_whose_run_was_cancelled_has_failed(patch: pytest.MonkeyPatch) -> None:
+    original = batch_items.settle
+
+    def settle(*arguments: Any) -> Any:
+        after = original(*arguments)
+        cancelled = after is not None and after.status is ItemStatus.cancelled
+        return replace(after, status=ItemStatus.failed) if after is not None and cancelled else after
+
+    patch.setattr(batch_items, "settle", settle)
+
+
+def batches_that_have_ended_are_listed_as_active(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(batch_rows, "_OF_ALL_ACTIVE", batch_rows._OF_ALL)
+
+
 # --- files of imports -------------------------------------------------------------------------------------------------
 
 
@@ -389,7 +513,7 @@ TRIGGERED = (
     Mutation(a_deleted_project_stays_the_home_of_its_agents, "projects", 0, 20, "no agent has a deleted project"),
     Mutation(an_agent_leaves_its_project_in_two_transactions, "projects", 6, 20, "no agent has a deleted project"),
     Mutation(a_firing_that_was_heard_is_tried_again, _SCHEDULES, 0, 10, _ONCE),
-    Mutation(a_due_time_is_taken_before_it_is_fired, _SCHEDULES, 5, 15, "each due time has a firing"),
+    Mutation(a_due_time_is_taken_before_it_is_fired, _SCHEDULES, 1, 15, "each due time has a firing"),
     Mutation(a_clock_that_was_set_back_is_not_followed, _SCHEDULES, 2, 16, _STILL),
     Mutation(a_start_does_not_look_for_a_clock_that_was_set_back, _SCHEDULES, 12, 23, _STILL),
     Mutation(missed_times_are_all_made_up_for, _SCHEDULES, 2, 16, "missed times follow their policy"),
@@ -401,16 +525,30 @@ TRIGGERED = (
     Mutation(a_scheduled_batch_is_forgotten, _BATCHED, 0, 10, "a firing ends"),
     Mutation(a_scheduled_batch_that_was_heard_in_part_is_tried_again, _BATCHED, 3, 20, _ONCE),
     Mutation(a_batch_is_stored_in_two_transactions, "batches", 1, 15, "an acknowledged batch is stored"),
-    Mutation(a_full_queue_ends_the_batch, "batches", 0, 10, "a batch ends"),
+    Mutation(a_full_queue_ends_the_batch, "batches", 1, 10, "a batch ends"),
     Mutation(
         an_agent_that_leaves_its_home_stays_where_it_was_added, "api-model-of-records", 24, 40, "shows what was done"
     ),
-    Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 3, 20, _ONCE),
+    Mutation(a_turn_that_failed_after_its_first_step_is_tried_again, _SCHEDULES, 8, 30, _ONCE),
     Mutation(a_firing_forgets_its_conversation, _SCHEDULES, 0, 10, "says what its schedule says"),
     Mutation(the_webhooks_of_an_agent_share_the_ids_of_their_deliveries, _SCHEDULES, 0, 10, "delivery is one message"),
     Mutation(the_items_of_a_batch_share_an_id, "batches", 0, 10, "an item"),
     Mutation(a_batch_that_comes_again_is_another_one, "batches", 0, 10, "comes again is one batch"),
     Mutation(a_batch_counts_what_was_cancelled_as_failed, "batches", 0, 15, "counts the outcomes"),
+    Mutation(a_schedule_that_is_paused_is_due_after_the_clock_was_set_back, _SCHEDULES, 22, 70, "paused is not due"),
+    Mutation(a_firing_forgets_its_callback, _SCHEDULES, 0, 6, "options of its schedule"),
+    Mutation(a_firing_takes_the_steps_of_the_settings, _BATCHED, 0, 6, "options of its schedule"),
+    Mutation(the_batch_of_a_firing_forgets_what_is_to_be_returned, _BATCHED, 0, 6, "options of its schedule"),
+    Mutation(an_attempt_is_not_counted, _SCHEDULES, 0, 6, "ends as its run did"),
+    Mutation(a_firing_whose_turn_failed_is_done, _SCHEDULES, 8, 30, "ends as its run did"),
+    Mutation(a_delivery_is_heard_in_the_default_conversation, _SCHEDULES, 0, 6, "heard where it belongs"),
+    Mutation(nobody_is_told_that_a_batch_has_ended, "batches", 0, 10, "callback of a batch"),
+    Mutation(a_callback_goes_where_its_receiver_sends_it, "batches", 0, 10, "goes where it was asked to"),
+    Mutation(a_callback_that_was_refused_counts_as_taken, "batches", 0, 10, "callback of a batch"),
+    Mutation(a_batch_that_was_cancelled_says_how_its_items_ended, "batches", 0, 20, "counts the outcomes"),
+    Mutation(the_forks_of_a_batch_are_shown, "batches", 0, 10, "are hidden"),
+    Mutation(an_item_whose_run_was_cancelled_has_failed, "batches", 0, 20, "ends as its run did"),
+    Mutation(batches_that_have_ended_are_listed_as_active, "batches", 1, 10, "a filter finds what fits it"),
     Mutation(a_start_drops_the_files_of_an_import, _FILES, 17, 60, "files of an import are kept"),
     Mutation(a_session_that_was_signed_out_is_remembered, "dashboard-sessions", 0, 10, "has ended lets nobody in"),
     Mutation(a_session_outlives_its_key, "dashboard-sessions", 0, 10, "has ended lets nobody in"),

@@ -9,7 +9,7 @@ import pytest
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.triggers import scheduled_batch
-from tests.server.rig import Puppet, client_of, make_agent, open_rig, said
+from tests.server.rig import Puppet, called, client_of, make_agent, open_rig, said
 from tests.triggers.test_schedules_api import HOUR, NINE, HandClock, Rig
 
 TEN = "2026-03-02T10:00:00Z"
@@ -44,6 +44,24 @@ async def test_each_message_has_a_turn_of_its_own_in_order(rig: Rig) -> None:
     assert [each["status"] for each in batch["results"]] == ["completed"] * 3
     assert len({each["run_id"] for each in batch["results"]}) == 3
     assert await rig.said() == ["one", "two", "three"] and len(rig.puppet.asked) == 3
+
+
+async def test_each_turn_takes_the_options_of_the_schedule_along(rig: Rig) -> None:
+    thread = (await rig.client.post("/v1/conversations/", params={"agent_id": rig.agent}, json={})).json()["id"]
+    options = {"callback_url": "http://callback.example/x", "include_return_message_types": ["assistant_message"]}
+    made = await _scheduled(rig, "one", "two", conversation_id=thread, max_steps=1, **options)
+    rig.puppet.script.append(called("nothing_of_this_name", "{}"))
+    await rig.go_to(NINE + HOUR)
+    (firing,) = await rig.settled(made["id"], "done")
+    batch = await _batch(rig, firing)
+    assert batch["callback_url"] == options["callback_url"]
+    ends = [(await rig.client.get(f"/v1/runs/{each['run_id']}")).json() for each in batch["results"]]
+    assert [(run["stop_reason"], run["conversation_id"]) for run in ends] == [
+        ("max_steps", thread),
+        ("end_turn", thread),
+    ]
+    types = [run["request_config"]["include_return_message_types"] for run in ends]
+    assert types == [options["include_return_message_types"]] * 2
 
 
 async def test_without_it_all_messages_have_one_turn(rig: Rig) -> None:

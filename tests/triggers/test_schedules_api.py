@@ -153,6 +153,24 @@ async def test_a_clock_that_is_set_back_fires_nothing_twice_and_goes_on(rig: Rig
     await rig.settled(made["id"], "done", 2)
 
 
+async def test_a_schedule_stays_paused_when_the_clock_is_set_back(rig: Rig) -> None:
+    made = await rig.create(recurrence_rule="*/10 * * * *")
+    await rig.go_to(NINE + HOUR)
+    await rig.settled(made["id"], "done")
+    path = f"{rig.base}/{made['id']}"
+    assert (await rig.client.patch(path, json={"paused": True})).status_code == 200
+    await rig.go_to(NINE + HOUR - HOUR // 12)  # 9:55
+
+    async def follows() -> Any:
+        shown = (await rig.client.get(path)).json()
+        return shown if shown["last_scheduled_time"] < "2026-03-02T10:00" else None
+
+    shown = await rig.until(follows)
+    assert (shown["status"], shown["next_scheduled_time"]) == ("paused", None)
+    resumed = (await rig.client.patch(path, json={"paused": False})).json()
+    assert resumed["next_scheduled_time"] == "2026-03-02T10:00:00Z"
+
+
 async def test_what_was_made_by_a_clock_that_was_ahead_does_not_wait_for_it(rig: Rig) -> None:
     assert (await rig.client.post(f"/v1/agents/{rig.agent}/stop")).status_code == 200
     await rig.go_to(NINE + 24 * HOUR)

@@ -1,8 +1,9 @@
 """Schedules and webhooks while the power fails around every commit, writes fail, clocks jump and models fail.
 
 Each due time has one firing, each firing gives its agent the messages of its schedule at most once, in order and where
-they belong, and ends, no schedule stands still, missed times follow their policy, two people who change a schedule at
-once keep what both of them wrote, and a delivery that a program repeats is one message of each webhook that gets it.
+they belong, under the options of its schedule, and ends as its run did, no schedule stands still or is due while it is
+paused, missed times follow their policy, two people who change a schedule at once keep what both of them wrote, and a
+delivery that a program repeats is one message of each webhook that gets it, in the conversation of that webhook.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.two_servers import second_server
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -36,6 +38,12 @@ MINUTES = 4
 DELIVERIES = 4
 BATCHED = 3  # messages of a scheduled batch
 RETRY_MAX = 7200 * MICROS_PER_SECOND  # the longest pause before another attempt
+BELL = "bell.sim"
+OPTIONS = {  # of some schedules
+    "max_steps": 20,
+    "callback_url": f"http://{BELL}/done",
+    "include_return_message_types": ["assistant_message"],
+}
 _FIRINGS = """
     SELECT f.id, f.schedule_id, f.due_at, f.manual, f.status, f.attempts, f.attempt_at, f.run_id, f.batch_id, f.error,
            f.created_at, s.missed, json_array_length(s.said, '$.messages')
@@ -44,6 +52,20 @@ _FIRINGS = """
 _WORDS = """
     SELECT m.otid, m.agent_id, m.conversation_id, m.content, s.agent_id, s.said FROM messages m
     JOIN firings f ON m.otid LIKE f.id || '-%' JOIN schedules s ON s.id = f.schedule_id WHERE m.role = 'user'
+"""
+# Firings with their run, and how many runs they had.
+_RUNS = """
+    SELECT f.id, f.status, f.attempts, f.attempt_at, r.status,
+           (SELECT count(*) FROM runs WHERE json_extract(runs.metadata, '$.firing_id') = f.id)
+    FROM firings f LEFT JOIN runs r ON r.id = f.run_id
+"""
+# What runs of firings were given: those of a batch have their callback in its job.
+_GIVEN = """
+    SELECT f.id, s.id, s.said, r.input, r.request_config, r.callback_url FROM firings f
+    JOIN schedules s ON s.id = f.schedule_id JOIN runs r ON r.id = f.run_id
+    UNION ALL SELECT f.id, s.id, s.said, r.input, r.request_config, j.callback_url FROM firings f
+    JOIN schedules s ON s.id = f.schedule_id JOIN jobs j ON j.id = f.batch_id
+    JOIN batch_items i ON i.batch_id = j.id JOIN runs r ON r.id = i.run_id
 """
 
 
@@ -91,6 +113,8 @@ class Schedules(ServerScenario):
         self.touched: set[str] = set()  # schedules that somebody tried to change
         self.edited: dict[str, Edits] = {}  # by schedule
         self.delivered: set[str] = set()  # deliveries that were acknowledged
+        self.threads: dict[str, str | None] = {}  # by webhook: its conversation
+        machine.world.internet.host(BELL, _ring)
 
     @property
     def rule(self) -> str:
@@ -106,6 +130,7 @@ class Schedules(ServerScenario):
         for number, agent_id in enumerate(self.agents):
             for policy in self.policies[: 2 + number]:
                 body = self.said(f"every minute {policy}\nremember {policy}") | {"missed_policy": policy}
+                body |= OPTIONS if policy == "run_once" else {}
                 if policy == "run_all":  # it has a conversation of its own
                     thread = await maker.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {})
                     body["conversation_id"] = thread["id"]
@@ -141,6 +166,7 @@ class Schedules(ServerScenario):
         """Pauses, resumes, fires by hand, deletes and reads schedules."""
         for _ in range(MINUTES * 3):
             await client.pause(30.0)
+            self._rests()
             agent_id = client.picks(self.agents)
             base = f"/v1/agents/{agent_id}/schedule"
             told = await client.ask("GET", base)
@@ -167,7 +193,11 @@ class Schedules(ServerScenario):
     async def _program(self, client: ScenarioClient, agent_id: str) -> None:
         """Delivers each event until it is acknowledged, and sometimes once more; some to two webhooks of an agent."""
         path = f"/v1/agents/{agent_id}/hooks"
-        hooks = [await client.insist("POST", path, {"name": name}) for name in ("events", "others")]
+        thread = (await client.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {}))["id"]
+        hooks = [
+            await client.insist("POST", path, {"name": name, "conversation_id": into})
+            for name, into in (("events", None), ("others", thread))
+        ]
         for number in range(DELIVERIES):
             await client.pause(30.0)
             key = f"{client.name}-event-{number}"
@@ -179,6 +209,7 @@ class Schedules(ServerScenario):
         for _ in range(20):
             if await self._deliver(client, hook["path"], name, key) == 202:
                 self.delivered.add(name)
+                self.threads[name] = hook["conversation_id"]
                 if client.tosses(0.6):
                     break
             await client.pause(5.0)
@@ -195,6 +226,7 @@ class Schedules(ServerScenario):
 
     async def settle(self) -> None:
         """Every schedule has gone on by itself; then all are paused, so that nothing is under way."""
+        self._rests()
         now = self._now()
         query = "SELECT id, next_at, recurrence FROM schedules WHERE next_at IS NOT NULL"
         for schedule, next_at, recurrence in self.machine.disk.query(query):
@@ -216,6 +248,9 @@ class Schedules(ServerScenario):
         for each in firings:
             self._is_heard_once(each, heard.get(each.id, []))
         self._is_what_was_said()
+        self._runs()
+        self._options()
+        self._rests()
         self._times(firings)
         self._edits()
         self._deliveries()
@@ -239,6 +274,30 @@ class Schedules(ServerScenario):
                 raise Broken("a firing says what its schedule says", f"{otid} said {text!r} of {wanted}")
             if (agent_id, thread) != (owner, wanted["conversation_id"]):
                 raise Broken("a firing says what its schedule says", f"{otid} was said in {thread} of {agent_id}")
+
+    def _runs(self) -> None:
+        """A firing ends as its run did, and has had no more runs than attempts."""
+        ends = {"completed": ("done",), "cancelled": ("cancelled",), "failed": ("dead", "waiting")}
+        for firing, status, attempts, attempt_at, ended, runs in self.machine.disk.query(_RUNS):
+            where = f"{firing} is {status} after {attempts} attempts, the next at {attempt_at}: {runs} runs, {ended}"
+            if runs > attempts or (ended in ends and status not in ends[ended]):
+                raise Broken("a firing ends as its run did", where)
+            if (attempt_at is not None) != (status == "waiting"):
+                raise Broken("only a firing that waits has another attempt", where)
+
+    def _options(self) -> None:
+        """What a firing says is said under the options of its schedule."""
+        for firing, schedule, said, given, config, url in self.machine.disk.query(_GIVEN):
+            if schedule in self.edited:
+                continue
+            wanted, types = json.loads(said), json.loads(config).get("include_return_message_types")
+            steps, asked = json.loads(given)["max_steps"], (wanted["callback_url"], wanted["return_types"])
+            if wanted["max_steps"] not in (None, steps) or asked != (url, types):
+                raise Broken("a firing takes the options of its schedule along", f"{firing}: {steps}, {url}, {types}")
+
+    def _rests(self) -> None:
+        if due := self.machine.disk.query("SELECT id, next_at FROM schedules WHERE paused AND next_at IS NOT NULL"):
+            raise Broken("a schedule that is paused is not due", f"{due}")
 
     def _is_heard_once(self, firing: "_Firing", heard: list[int]) -> None:
         where = f"{firing} was heard as {heard}"
@@ -299,12 +358,18 @@ class Schedules(ServerScenario):
             json.loads(content)[0]["text"]
             for (content,) in self.machine.disk.query("SELECT content FROM messages WHERE role = 'user'")
         ]
-        inputs = [str(given) for (given,) in self.machine.disk.query("SELECT input FROM runs")]
+        given_to_runs = self.machine.disk.query("SELECT input, conversation_id FROM runs")
         for name in sorted(self.delivered):
             heard = sum(f'"{name}"' in text for text in texts)
-            stored = sum(name in given for given in inputs)
-            if heard > 1 or stored != 1:
-                raise Broken("a delivery is one message", f"{name} was heard {heard} times and has {stored} runs")
+            stored = [into for given, into in given_to_runs if name in str(given)]
+            if heard > 1 or len(stored) != 1:
+                raise Broken("a delivery is one message", f"{name} was heard {heard} times and has {len(stored)} runs")
+            if stored != [self.threads[name]]:
+                raise Broken("a delivery is heard where it belongs", f"{name} in {stored}, not {self.threads[name]}")
+
+
+async def _ring(asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+    await answer.start(204, {})
 
 
 class TwoSchedulers(Schedules):

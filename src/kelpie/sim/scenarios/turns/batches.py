@@ -1,8 +1,8 @@
 """Batches while models time out, writes fail, the power goes around every commit, and clients vanish or cancel.
 
 Each item ends with exactly one outcome, its message is heard at most once and in its order, one that fails leaves the
-others alone, every batch ends and counts its outcomes, at most as many items run as may, a request that comes again
-under its key makes one batch, and people who talk to the same agents are answered.
+others alone, every batch ends, counts its outcomes and tells its end where it was asked to, at most as many items run
+as may, a request that comes again under its key makes one batch, and people who talk to the same agents are answered.
 """
 
 import json
@@ -15,6 +15,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import ClientTimeout
 from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.ports.scripted_model import token_of
 from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -28,10 +29,23 @@ ROUNDS = 3
 ITEMS = 8
 TRIES = 4  # of a request with a key whose answer was lost
 ENDED = ("completed", "failed", "cancelled")
+BELL = "bell.sim"  # it hears of the ends of batches
+ASIDE = "/elsewhere"  # where it sends some, which nobody must follow
 _STATES = "SELECT status, count(*) FROM batch_items WHERE batch_id = ? GROUP BY 1"
 _RUNNING = """
     SELECT i.batch_id, i.agent_id, count(*) FROM batch_items i JOIN jobs j ON j.id = i.batch_id
     WHERE i.status = 'running' AND json_extract(j.metadata, '$.parallel') = ? GROUP BY 1, 2 HAVING count(*) > ?
+"""
+# Items that say something else than their runs.
+_DIFFER = """
+    SELECT i.batch_id, i.place, i.status, r.status, i.agent_id, r.agent_id, i.conversation_id, r.conversation_id
+    FROM batch_items i JOIN runs r ON r.id = i.run_id
+    WHERE i.status <> r.status OR i.agent_id <> r.agent_id OR i.conversation_id IS NOT r.conversation_id
+"""
+# Conversations in which items of parallel batches were said, as people see them.
+_SHOWN_FORKS = """
+    SELECT c.id FROM conversations c JOIN batch_items i ON i.conversation_id = c.id JOIN jobs j ON j.id = i.batch_id
+    WHERE json_extract(j.metadata, '$.parallel') = 1 AND NOT c.hidden
 """
 
 
@@ -44,6 +58,9 @@ class Batches(ServerScenario):
         self.texts: dict[str, list[str]] = {}  # of batches that were acknowledged, in the order of their items
         self.keyed: dict[str, str] = {}  # batches by the keys of their requests
         self.cancelled: set[str] = set()  # batches that somebody tried to cancel
+        self.rung: dict[str, int] = {}  # by batch: the last status that the bell answered with
+        self._moods = machine.loop.rng("bell")
+        machine.world.internet.host(BELL, self._ring)
 
     async def act(self) -> None:
         await self.make_agents(3)
@@ -59,13 +76,14 @@ class Batches(ServerScenario):
             texts = [f"{client.name} batch {number} item {item}" for item in range(ITEMS)]
             if client.tosses(0.3):  # the same is asked several times
                 texts = [texts[0]] * ITEMS
+            rings = {"callback_url": f"http://{BELL}/done"} if client.tosses(0.5) else {}
             if client.tosses(0.3):
                 requests = [{"agent_id": client.picks(self.agents), "input": text} for text in texts]
-                told = await client.ask("POST", "/v1/messages/batches", {"requests": requests})
+                told = await client.ask("POST", "/v1/messages/batches", {"requests": requests, **rings})
                 if told is not None and told.status == 200:
                     self._notes(told.json()["id"], texts)
                 continue
-            body = {"messages": texts, "parallel": client.tosses(0.4)}
+            body = {"messages": texts, "parallel": client.tosses(0.4), **rings}
             query = client.picks(("", "?background=true", "?wait_s=1"))
             key = f"{client.name} {number}" if client.tosses(0.5) else None
             for _ in range(TRIES if key else 1):
@@ -128,10 +146,24 @@ class Batches(ServerScenario):
             await client.pause(15.0)
             told = await client.ask("GET", "/v1/kelpie/batches?active=true")
             known = [] if told is None or told.status != 200 else told.json()
+            if over := [each for each in known if each["status"] in ENDED]:
+                raise Broken("a filter finds what fits it", f"{over}")
             if known and client.tosses(0.5):
                 chosen = client.picks(known)["batch_id"]
                 self.cancelled.add(chosen)
                 await client.ask("POST", f"/v1/kelpie/batches/{chosen}/cancel")
+
+    async def _ring(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+        """Hears of the end of a batch; refuses some, and sends some to another address."""
+        if asked.path != "/done":
+            raise Broken("a callback goes where it was asked to", asked.path)
+        told = json.loads(asked.body)
+        stored = self.machine.disk.query("SELECT status FROM jobs WHERE id = ?", told["job_id"])
+        if stored != [(told["status"],)] or told["status"] not in ENDED or told["completed_at"] is None:
+            raise Broken("a callback says how its batch ended", f"{told}: {stored}")
+        status = 204 if told["job_id"] in self.rung else self._moods.choice((204, 302, 500))
+        self.rung[told["job_id"]] = status
+        await answer.start(status, {"location": f"http://{BELL}{ASIDE}"} if status == 302 else {})
 
     def check(self) -> None:
         super().check()
@@ -150,13 +182,25 @@ class Batches(ServerScenario):
             self._is_counted(batch, status, json.loads(metadata))
         self._heard(rows)
         self._texts()
+        self._ends()
+
+    def _ends(self) -> None:
+        """An item ends as its run did, in its place; the end of a batch is told where it was asked for."""
+        query = self.machine.disk.query
+        if differ := query(_DIFFER):
+            raise Broken("an item ends as its run did", f"{differ}")
+        if shown := query(_SHOWN_FORKS):
+            raise Broken("the conversations of items that run at once are hidden", f"{shown}")
+        for batch, due_at, url in query("SELECT id, callback_due_at, callback_url FROM jobs WHERE job_type = 'batch'"):
+            if due_at is not None or (url is not None and self.rung.get(batch) != 204):
+                raise Broken("the callback of a batch comes until it is taken", f"{batch} at {url}: {self.rung}")
 
     def _is_counted(self, batch: str, status: str, metadata: dict[str, Any]) -> None:
         """The end of a batch says what became of its items."""
         states = dict(self.machine.disk.query(_STATES, batch))
         told = {state: metadata[state] for state in ENDED if metadata[state]}
         wanted = "failed" if states == {"failed": ITEMS} else "completed"
-        if told != states or status not in (wanted, *(("cancelled",) if batch in self.cancelled else ())):
+        if told != states or status != ("cancelled" if metadata.get("cancel_requested") else wanted):
             raise Broken("a batch counts the outcomes of its items", f"{batch} is {status} with {metadata}: {states}")
         if metadata.get("cancel_requested") and batch not in self.cancelled:
             raise Broken("a batch is cancelled by whoever asks for it", f"{batch}: {metadata}")
