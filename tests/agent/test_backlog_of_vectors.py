@@ -154,30 +154,13 @@ async def test_the_old_vector_stays_where_there_is_no_new_one(rig):
     assert await models_of(rig, archive_id) == [("the first one", EMBEDDING)]
 
 
+@pytest.mark.usefixtures("both")
 async def test_a_changed_model_reaches_the_last_of_long_texts(rig, monkeypatch):
     monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
     agents = await said_by(rig, 2, "agent {} speaks of the one and the other thing, and at length")
     await rig.embed_all()
-
-    monkeypatch.setattr(rig.model, "embeddings", both)
     for agent in agents:
         await rig.kelpie.api().agents.update(agent, {"embedding": OTHER})
     await rig.embed_all()
     assert await lacking(rig, agents, OTHER) == []
     assert await lacking(rig, agents) != [], "the old vectors are gone"
-
-
-async def both():
-    return [EmbeddingInfo(handle, handle[5:], "test", "openai", DIMENSIONS, "test") for handle in (EMBEDDING, OTHER)]
-
-
-async def test_a_model_that_was_used_before_may_be_chosen_again(rig, monkeypatch):
-    monkeypatch.setattr(rig.model, "embeddings", both)
-    agents, work = await said_by(rig, 2), EmbeddingBacklog(rig.kelpie.world, rig.kelpie.runtime.embeddings)
-    for model, other in ((OTHER, EMBEDDING), (EMBEDDING, OTHER)) * 2:
-        for agent in agents:
-            await rig.kelpie.api().agents.update(agent, {"embedding": model})
-        for _ in range(20):
-            if not await work.work():
-                break
-        assert await lacking(rig, agents, model) == [] and await lacking(rig, agents, other) != []

@@ -27,7 +27,7 @@ def test_the_file_that_waits_longest_is_next_and_every_step_puts_it_at_the_end()
     folder = Folder(FolderId("source-00000000-0000-4000-8000-000000000001"), "shelf", 1, 1)
     ids = [FileId(f"file-00000000-0000-4000-8000-{number:012}") for number in range(2)]
     with memory_connection() as tx:
-        schema.create(tx)
+        create_schema(tx)
         folders.insert(tx, folder)
         for at, file_id in enumerate(ids, 1):
             name = f"{at}.txt"
