@@ -19,6 +19,7 @@ from kelpie.mcp.connections.breaker import Breaker
 from kelpie.mcp.connections.connection import Connection
 from kelpie.mcp.connections.limits import ConnectionLimits
 from kelpie.mcp.oauth.authorization import OAuthTokens
+from kelpie.mcp.oauth.login import OAuthClient
 from kelpie.mcp.transports.pending import PendingRequests
 from kelpie.mcp.transports.streamable_http import StreamableHttpTransport
 from kelpie.storage.agents.ownership_fence import NOBODY
@@ -164,6 +165,15 @@ def tokens_are_renewed_by_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OAuthTokens, "renewed", renewed)
 
 
+def a_refresh_token_that_stays_is_lost(patch: pytest.MonkeyPatch) -> None:
+    async def refresh(self: Any, grant: Any, now: int) -> Any:
+        renewed = await original(self, grant, now)
+        return renewed if renewed.refresh_token != grant.refresh_token else replace(renewed, refresh_token=None)
+
+    original = OAuthClient.refresh
+    patch.setattr(OAuthClient, "refresh", refresh)
+
+
 def a_renewed_token_that_cannot_be_stored_is_dropped(patch: pytest.MonkeyPatch) -> None:
     original = OAuthTokens._keep
 
@@ -212,6 +222,7 @@ MCP_MUTATIONS = (
     Mutation(
         a_renewal_of_tokens_ends_with_the_call_that_waits_for_it, _TOKENS, 0, 12, "a refresh token is (not lost|used)"
     ),
+    Mutation(a_refresh_token_that_stays_is_lost, _TOKENS, 8, 40, "a refresh token is not lost"),
     Mutation(tokens_are_renewed_by_everybody, _TOKENS, 5, 12, "a refresh token is (not lost|used)"),
     Mutation(a_renewed_token_that_cannot_be_stored_is_dropped, _TOKENS, 5, 40, "a refresh token is (not lost|used)"),
 )

@@ -1,7 +1,8 @@
-"""A simulated authorization server for MCP servers: logins with a code, short tokens, and refresh tokens that rotate.
+"""A simulated authorization server for MCP servers: logins with a code, short tokens, and refresh tokens that rotate,
+or, in some runs, stay as they are.
 
-A refresh token works once. One that comes again is refused, and was either lost on the way back, which nobody can help,
-or used twice, which is a bug of the client.
+A refresh token that rotates works once. One that comes again is refused, and was either lost on the way back, which
+nobody can help, or used twice, which is a bug of the client.
 """
 
 import asyncio
@@ -17,13 +18,13 @@ HOST = "auth.sim"
 ISSUER = f"http://{HOST}"
 LIFE_S = 100  # of an access token: it is renewed when less than a minute is left
 WORK_S = (0.05, 3.5)
+STAYS_EVERY = 5  # runs: in one of them refresh tokens stay
 
 
 @dataclass(slots=True)
 class Issued:
-    """A refresh token, and how often it was used."""
+    """A refresh token: how often it was used."""
 
-    access: str
     uses: int = 0
 
 
@@ -32,17 +33,19 @@ class AuthorizationServer:
     machine: Machine
     issued: dict[str, Issued] = field(default_factory=dict[str, Issued])
     ends_s: dict[str, float] = field(default_factory=dict[str, float])  # of access tokens
+    accesses: list[str] = field(default_factory=list[str])
     refused: int = 0
     logins: int = 0
 
     def __post_init__(self) -> None:
         self._rng = self.machine.loop.rng("authorization server")
+        self._rotates = self.machine.loop.seed % STAYS_EVERY != STAYS_EVERY - 2
         self.machine.world.internet.host(HOST, self, PLACE)
 
     @property
     def secrets(self) -> list[str]:
         """Every token there ever was."""
-        return [*self.issued, *(each.access for each in self.issued.values())]
+        return [*self.issued, *self.accesses]
 
     def challenge(self, authorization: str | None) -> dict[str, str] | None:
         """The headers of a refusal, for a request without a token that is valid now."""
@@ -80,14 +83,19 @@ class AuthorizationServer:
         await answer.send(json.dumps({"error": "invalid_grant"} if told is None else told).encode())
 
     def _token(self, form: dict[str, str]) -> dict[str, object] | None:
-        if form["grant_type"] == "refresh_token":
+        renews = form["grant_type"] == "refresh_token"
+        if renews and self._rotates:
             known = self.issued[form["refresh_token"]]
             known.uses += 1
             if known.uses > 1:
                 self.refused += 1
                 return None
-        number = len(self.issued) + 1
+        number = len(self.accesses) + 1
         refresh, access = f"refresh-{number}-0123456789", f"access-{number}-0123456789"
-        self.issued[refresh] = Issued(access)
+        self.accesses.append(access)
         self.ends_s[access] = asyncio.get_running_loop().time() + LIFE_S
-        return {"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "expires_in": LIFE_S}
+        told: dict[str, object] = {"access_token": access, "token_type": "Bearer", "expires_in": LIFE_S}
+        if renews and not self._rotates:
+            return told
+        self.issued[refresh] = Issued()
+        return {**told, "refresh_token": refresh}
