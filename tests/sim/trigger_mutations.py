@@ -542,7 +542,7 @@ TRIGGERED = (
     Mutation(an_attempt_is_not_counted, _SCHEDULES, 0, 6, "ends as its run did"),
     Mutation(a_firing_whose_turn_failed_is_done, _SCHEDULES, 8, 30, "ends as its run did"),
     Mutation(a_delivery_is_heard_in_the_default_conversation, _SCHEDULES, 0, 6, "heard where it belongs"),
-    Mutation(nobody_is_told_that_a_batch_has_ended, "batches", 0, 10, "callback of a batch"),
+    Mutation(nobody_is_told_that_a_batch_has_ended, "batches", 0, 10, "callback of (a batch|jobs)"),
     Mutation(a_callback_goes_where_its_receiver_sends_it, "batches", 0, 10, "goes where it was asked to"),
     Mutation(a_callback_that_was_refused_counts_as_taken, "batches", 0, 10, "callback of a batch"),
     Mutation(a_batch_that_was_cancelled_says_how_its_items_ended, "batches", 0, 20, "counts the outcomes"),

@@ -390,7 +390,7 @@ UNSEEN = (
         a_migration_deletes_a_block_that_others_have, _TEMPLATES, 4, 10, "a preserved block|a deployment is whole"
     ),
     Mutation(a_rewritten_message_is_listed_as_it_was, "api-model-of-turns", 1, 20, "what is rewritten is listed"),
-    Mutation(a_callback_that_could_not_be_recorded_is_forgotten, _BEHIND, 3, 20, "a callback comes at least once"),
+    Mutation(a_callback_that_could_not_be_recorded_is_forgotten, _BEHIND, 4, 20, "a callback comes at least once"),
     Mutation(
         new_settings_of_a_conversation_have_no_version,
         _LANES,

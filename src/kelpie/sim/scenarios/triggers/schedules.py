@@ -196,7 +196,7 @@ class Schedules(ServerScenario):
         thread = (await client.insist("POST", f"/v1/conversations/?agent_id={agent_id}", {}))["id"]
         hooks = [
             await client.insist("POST", path, {"name": name, "conversation_id": into})
-            for name, into in (("events", None), ("others", thread))
+            for name, into in (("events", None), ("others", thread if agent_id == self.agents[0] else None))
         ]
         for number in range(DELIVERIES):
             await client.pause(30.0)
