@@ -12,6 +12,7 @@ from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StepS
 from kelpie.core.errors import Conflict, DiskFull, InvalidInput, NotFound, StorageError
 from kelpie.core.ids import AgentId, RunId
 from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.permissions.quotas import Quota
 from kelpie.core.tools.tools import NewTool
 from kelpie.storage.runs import journal_keys
 from kelpie.tools.calls.interface import Outcome
@@ -163,6 +164,20 @@ async def test_during_a_tool_call_its_task_is_broken_off_and_every_call_has_a_re
     assert stored == results, "the stream and the history agree"
     assert (await shop.run(turn.run_id)).status is RunStatus.cancelled
     await answers(shop, agent_id)
+
+
+async def test_a_call_that_was_broken_off_counts_against_the_limit(shop):
+    agent_id = await shop.agent()
+    await shop.kelpie.api().agents.update(agent_id, {"quota": Quota(tool_calls=2)})
+    shop.model.script = [call("a"), says("done")]
+    await shop.say(agent_id, "go")
+    shop.model.script = [call("hold")]
+    turn = await shop.send(agent_id)
+    await asyncio.wait_for(shop.holding.wait(), WAIT_S)
+    await shop.cancel(agent_id, [turn.run_id])
+    shop.model.script = [call("b"), says("done")]
+    await shop.say(agent_id, "once more")
+    assert shop.began == ["a", "hold"], "two calls had run in this hour"
 
 
 async def test_a_tool_that_finished_all_the_same_is_recorded_as_it_was_and_ends_the_turn(shop):
