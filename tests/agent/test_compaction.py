@@ -26,6 +26,7 @@ from kelpie.core.token_estimates import estimate, tokens_in
 from kelpie.llm.provider.interface import ModelInfo, Reply
 from kelpie.storage.runs import steps
 from tests.agent.conftest import Rig, ScriptModel, ended, rows, says
+from tests.agent.test_recovery import behind, until
 
 NOTE = ("memory_insert", {"label": "human", "new_string": "x"})
 OVERFLOW = ModelError(ModelFault.context_overflow, "too long")
@@ -451,6 +452,21 @@ async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_bud
     assert len(rig.model.summing) == summed_up
     await rig.kelpie.api().agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
     assert (await compact(rig, agent, mode="all")).after == 2
+    assert ended(await rig.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
+
+
+async def test_a_compaction_after_the_end_of_a_background_turn_is_held_to_the_budget(rig):
+    agent = await make(rig, budget=Budget(tokens=1_000_000))
+    rig.model.summaries = [replace(says("Facts."), usage=Usage(999_990, 10, 1_000_000))]
+    await fill(rig, agent, 6)
+    rig.model.script = [says("z" * 2_500)]
+    run = await behind(rig, agent.id, "fact 6")
+
+    async def is_compacted():
+        return rig.model.summing and (await spent(rig, agent)).tokens > 1_000_000
+
+    await until(is_compacted)
+    assert (await rig.kelpie.api().runs.get(run.id)).status is RunStatus.completed
     assert ended(await rig.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
 
 

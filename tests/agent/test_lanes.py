@@ -323,6 +323,22 @@ async def test_a_fork_in_the_middle_of_a_turn_takes_what_is_finished(workshop):
     assert heard(rig.model.requests[-1]) == ["hello", "ok", "saw it", "", "", "sawn", "and there?"]
 
 
+async def test_a_fork_up_to_a_reply_takes_the_results_of_all_its_calls(workshop):
+    rig = workshop
+    agent = await make(rig, tools=("saw",))
+    conversation = await opened(rig, agent)
+    rig.gate.set()
+    rig.model.script = [says("", ("saw", {}), ("saw", {})), says("sawn")]
+    said = rows(await rig.say(agent.id, "saw both", conversation=conversation))
+    results = [row for row in said if row.role is Role.tool]
+    assert len(results) == 2 and said[0].tool_calls
+    fork = await threads(rig).fork(conversation, up_to=said[0].id)
+    await rig.say(agent.id, "and now?", conversation=fork.id)
+    shown = [entry.message for entry in rig.model.requests[-1].messages]
+    assert [len(message.tool_calls) for message in shown if message.tool_calls] == [2]
+    assert sum(len(message.tool_returns) for message in shown) == 2
+
+
 async def test_a_call_whose_conversation_is_deleted_has_its_result_in_the_history(workshop):
     rig = workshop
     agent = await make(rig, tools=("saw",))

@@ -256,6 +256,18 @@ class Clock:
         return self.at * 1000
 
 
+async def test_after_a_restore_no_version_is_given_twice(client: httpx.AsyncClient) -> None:
+    one, two = [await make_agent(client, name=name) for name in "ab"]
+    for key in ("z", *"aaaa"):
+        entry = await asked(client, "PUT", of(one, f"working-memory/{key}"), {"value": key})
+    document = await checkpoint(client, two)  # of an agent that has not come so far
+    document["memory"]["working_memory"] = (await checkpoint(client, one))["memory"]["working_memory"]
+    await restore(client, two, sealed(document))
+    assert [each["version"] for each in await asked(client, "GET", of(two, "working-memory"))][0] == entry["version"]
+    again = await asked(client, "PUT", of(two, "working-memory/z"), {"value": "later"})
+    assert again["version"] > entry["version"]
+
+
 async def test_an_end_is_a_moment(tmp_path: Path) -> None:
     clock = Clock()
     async with open_rig(tmp_path, clock=clock) as (kelpie, _), client_of(kelpie) as client:

@@ -231,6 +231,9 @@ async def test_the_file_that_was_not_used_for_longest_is_closed(files: Rig) -> N
     assert await opened() == {"docs/b.txt", "docs/c.txt"}
     assert (await client.patch(f"{path}/{made[0]['id']}/open")).json() == ["docs/b.txt"]
     assert await opened() == {"docs/a.txt", "docs/c.txt"}
+    for number, closes in ((1, "c"), (2, "a"), (0, "b")):  # each was opened before, and was used just now
+        assert (await client.patch(f"{path}/{made[number]['id']}/open")).json() == [f"docs/{closes}.txt"]
+    assert await opened() == {"docs/a.txt", "docs/c.txt"}
     closed = (await client.patch(f"{path}/{made[0]['id']}/close")).json()
     assert closed == {"message": f"File id={made[0]['id']} successfully closed"}
     assert await opened() == {"docs/c.txt"}

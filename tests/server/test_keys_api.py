@@ -195,6 +195,23 @@ async def test_an_operator_makes_keys_for_agents_and_projects_of_their_user(
     assert [each["id"] for each in (await operator.get("/v1/kelpie/keys")).json()] == [key["id"]]
 
 
+async def test_a_key_for_one_agent_refers_to_nothing_that_another_said(
+    locked: Kelpie, operator: httpx.AsyncClient
+) -> None:
+    own, other = await make_agent(operator), await make_agent(operator)
+    said: dict[str, str] = {}
+    for agent in (own, other):
+        body = {"model": agent["id"], "input": f"hello {agent['id']}"}
+        said[agent["id"]] = (await operator.post("/openai/v1/responses", json=body)).json()["output"][0]["id"]
+    key = await make_key(locked, scopes=["read", "write"], agent_ids=[own["id"]])
+    async with shown(locked, key["key"]) as confined:
+        for agent, status in ((own, 200), (other, 403)):
+            referred = {"type": "item_reference", "id": said[agent["id"]]}
+            body = {"model": own["id"], "input": [referred, {"role": "user", "content": "and now?"}]}
+            answer = await confined.post("/openai/v1/responses", json=body)
+            assert answer.status_code == status, answer.text
+
+
 async def test_a_key_for_some_agents_touches_no_others(locked: Kelpie, operator: httpx.AsyncClient) -> None:
     ours, theirs = await make_agent(operator, name="ours"), await make_agent(operator, name="theirs")
     block = (

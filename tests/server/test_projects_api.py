@@ -102,6 +102,19 @@ async def test_deleting_a_project_keeps_its_agents_unless_it_is_confirmed(client
     assert (await client.get(f"/v1/agents/{agent['id']}")).status_code == 404
 
 
+async def test_a_project_is_deleted_with_more_agents_than_it_shows(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "SHOWN_MAX", 2)
+    project = await make(client)
+    ids = [(await make_agent(client, name=f"a{n}", project_id=project["id"]))["id"] for n in range(4)]
+    path = f"/v1/projects/{project['id']}"
+    assert len((await client.get(path)).json()["agents"]) == 2
+    gone = await client.delete(path, params={"delete_agents": "true", "confirm": project["name"]})
+    assert sorted(each["agent_id"] for each in gone.json()["results"]) == sorted(ids)
+    assert (await client.get("/v1/agents/")).json() == []
+
+
 async def test_a_key_of_a_project_sees_its_agents_and_nothing_else(client: httpx.AsyncClient) -> None:
     mine, theirs = await make(client, "mine"), await make(client, "theirs")
     ada = await make_agent(client, name="ada", project_id=mine["id"])

@@ -184,6 +184,16 @@ async def test_a_rollback_keeps_unsaved_changes_as_a_version(client: httpx.Async
     ]
 
 
+async def test_after_a_rollback_an_update_may_bring_the_newest_version_back(client: httpx.AsyncClient) -> None:
+    await made_template(client)
+    await done(client, "PATCH", "/support", {"agent_file_json": file_with("newest")})
+    await done(client, "POST", "/support/rollback", {"version": "1"})
+    told = await done(client, "PATCH", "/support", {"agent_file_json": file_with("newest")})
+    assert "unchanged" not in told["message"]
+    current = await done(client, "GET", "/support:current/snapshot")
+    assert current["blocks"][0]["value"] == "newest"
+
+
 async def test_an_update_saves_what_was_unsaved_if_it_is_told_to(client: httpx.AsyncClient) -> None:
     await made_template(client)
     for value in ("lost", "kept"):
