@@ -29,6 +29,7 @@ ITEMS = [Item(letter) for letter in "abcd"]
         (Page(before="b"), "dc"),
         (Page(1, before="b"), "c"),
         (Page(1, after="d", before="b"), "c"),
+        (Page(1, after="d", before="a"), "c"),
         (Page(descending=False, after="a", before="d"), "bc"),
         (Page(after="unknown", limit=1), "d"),
         (Page(descending=False, after="d", before="a"), ""),
