@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.turn.send_request import SendRequest
-from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
-from kelpie.core.conversations.messages import ApprovalDecision, MessageQuery, Role
+from kelpie.core.agents.agent import AgentType, NewAgent
+from kelpie.core.conversations.messages import MessageQuery, Role
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import CommitUnknown, ModelError, ModelFault, StorageError
 from kelpie.core.memory.blocks import NewBlock
@@ -65,19 +64,6 @@ async def test_a_workflow_is_cleared_although_its_maker_said_no(rig):
     assert await context(rig, agent) == [Role.system]
     await rig.say(agent.id, "again")
     assert said(rig.model.requests[-1]) == [(Role.user, "again")]
-
-
-async def test_a_turn_that_waits_for_an_approval_keeps_its_context_until_it_ends(rig):
-    tool = "archival_memory_insert"
-    agent = await make(rig, tools=(tool,), tool_rules=(ToolRule("requires_approval", tool),))
-    rig.model.script = [says("", (tool, {"content": "x"}))]
-    assert ended(await rig.say(agent.id, "one")).stop_reason is StopReason.requires_approval
-    assert await context(rig, agent) == [Role.system, Role.user, Role.approval]
-    rig.model.script = [says("done")]
-    turn = await rig.kelpie.api().sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
-    assert ended([event async for event in turn.events()]).stop_reason is StopReason.end_turn
-    assert [role for role, _ in said(rig.model.requests[-1])] == [Role.user, Role.assistant, Role.tool]
-    assert await context(rig, agent) == [Role.system]
 
 
 @pytest.mark.parametrize("steps_before", [0, 1])
