@@ -11,6 +11,7 @@ import pytest
 
 from kelpie.app import Kelpie
 from kelpie.batches import batches as resource
+from kelpie.batches import runner
 from kelpie.core.conversations.batches import KEPT, PARALLEL_MAX
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.storage.runs import batches
@@ -165,9 +166,10 @@ async def test_a_batch_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert await rig.get(first["batch_id"]) == first
 
 
-async def test_a_batch_that_is_sent_again_under_its_ids_runs_once(rig: Rig) -> None:
+async def test_a_batch_that_is_sent_again_under_its_ids_runs_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "RUNNING_S", 3600.0)  # its end is noticed without another look
     items = [{"content": f"{n}", "otid": f"mine-{n}"} for n in range(3)]
-    first, again = await rig.send(items), await rig.send(items)
+    first, again = await rig.send(items), await rig.send(items, query="?wait_s=300")
     assert first["batch_id"] != again["batch_id"]
     assert [each["run_id"] for each in again["results"]] == [each["run_id"] for each in first["results"]]
     assert await rig.said() == ["0", "1", "2"] and len(rig.puppet.asked) == 3

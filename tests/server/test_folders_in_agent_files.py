@@ -139,6 +139,13 @@ async def _has_the_handbook(client: httpx.AsyncClient, agent_id: str) -> None:
     assert {file["file_name"]: file["content"] for file in listed} == {"intro.md": "# Intro", "rules.txt": TEXT}
 
 
+@pytest.fixture
+def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processing of files looks for new ones when it is told of them, and not by itself."""
+    monkeypatch.setattr(processing, "LOOK_EVERY_S", 3600.0)
+
+
+@pytest.mark.usefixtures("looks_rarely")
 async def test_an_import_whose_outcome_is_unknown_has_all_of_its_files_or_nothing(
     files: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
