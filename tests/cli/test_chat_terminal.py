@@ -220,7 +220,8 @@ def test_the_newest_agent_and_conversations_are_chosen_on_the_command_line(runni
     new = running.kelpie("chat", "newest", "--new", "-m", "one")
     found = re.search(r"conv-[0-9a-f-]{36}", new.stderr)
     assert found is not None
-    went_on = running.kelpie("chat", "--conversation", found[0][:14], "-m", "two", "--json")
+    went_on = running.kelpie("chat", "--conversation", found[0][:-12], "-m", "two", "--json")
+    assert went_on.returncode == 0, went_on.stderr  # ids of the same moment have the same first characters
     turn = json.loads(went_on.stdout)
     assert turn["conversation_id"] == found[0] and turn["stop_reason"] == "end_turn" and turn["error"] is None
     assert turn["messages"][-1]["message_type"] == "assistant_message" and turn["run_id"].startswith("run-")
