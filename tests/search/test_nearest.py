@@ -105,3 +105,20 @@ def test_of_equals_the_older_is_first(tx: Connection) -> None:
     fulltext.index_many(tx, "passage", SCOPE, {f"p{at}": "" for at in range(9)})
     vector_rows.put_many(tx, "passage", {f"p{at}": (row,) for at in range(9)})
     assert found(tx, np.ones(DIMENSIONS)) == [1, 2, 3, 4, 5]
+
+
+def test_vectors_that_come_late_beside_newer_ones_are_found(tx: Connection) -> None:
+    """The finder knows the signs of what it has searched, and reads on behind them."""
+    rows = RNG.standard_normal((302, DIMENSIONS)).astype("<f4")
+    vectors = [vector_search.vector(MODEL, row.tobytes()) for row in rows]
+    finder = Nearest()
+
+    def nearest(place: int) -> int:
+        return finder.search(tx, "passage", [SCOPE], vectors[place], 1)[0][0]
+
+    fulltext.index_many(tx, "passage", SCOPE, {f"p{at}": "" for at in range(301)})
+    vector_rows.put_many(tx, "passage", {f"p{at}": (vectors[at],) for at in range(1, 301)})
+    numbers = [nearest(at) for at in (1, 300)]
+    fulltext.index(tx, "passage", SCOPE, "p301", "")
+    vector_rows.put_many(tx, "passage", {"p0": (vectors[0],), "p301": (vectors[301],)})
+    assert [nearest(at) for at in (0, 1, 300, 301)] == [numbers[0] - 1, *numbers, numbers[1] + 1]
