@@ -13,7 +13,7 @@ from kelpie.core.errors import CommitUnknown
 from kelpie.files import processing
 from kelpie.world.files.uploads import DirectoryUploads
 from tests.server.agent_file_rig import agent, agent_file
-from tests.server.file_rig import make_folder, open_file_rig, processed, stored
+from tests.server.file_rig import make_folder, open_file_rig, processed, stored, upload
 from tests.server.rig import Puppet, make_agent
 from tests.server.test_agent_files import exported, imported, sent
 
@@ -164,3 +164,22 @@ async def test_an_import_whose_outcome_is_unknown_has_all_of_its_files_or_nothin
         assert answer.status_code == 503 and answer.json()["code"] == "commit_unknown", answer.text
     (agent_id,) = [each["id"] for each in (await client.get("/v1/agents/")).json()]
     await _has_the_handbook(client, agent_id)
+
+
+@pytest.mark.usefixtures("looks_rarely")
+async def test_an_upload_whose_outcome_is_unknown_is_processed(files: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, client = files
+    folder, original = await make_folder(client), OrganizationDatabase.transact
+
+    async def transact(self: OrganizationDatabase, fn: Any) -> Any:
+        found = await original(self, fn)
+        if "Folders.upload" in fn.__qualname__:
+            raise CommitUnknown("The answer was lost.")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OrganizationDatabase, "transact", transact)
+        answer = await upload(client, folder, "a.txt", "text")
+        assert answer.status_code == 503 and answer.json()["code"] == "commit_unknown", answer.text
+    (file,) = (await client.get(f"/v1/folders/{folder['id']}/files")).json()
+    assert (await processed(client, file))["processing_status"] == "completed"
