@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from kelpie.agent.maintenance import memory_changes
 from kelpie.core.files.files import DuplicateHandling
 from kelpie.files.folders import Folders
 from kelpie.files.processing import FileProcessing
@@ -89,6 +90,15 @@ def an_upload_is_kept_after_it_was_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FileProcessing, "_read", read)
 
 
+def other_agents_are_not_told_of_the_pieces_of_a_restore(patch: pytest.MonkeyPatch) -> None:
+    original = memory_changes.write_piece
+
+    async def write(database: Any, piece: Any, _: Any = None) -> Any:
+        return await original(database, piece)
+
+    patch.setattr(memory_changes, "write_piece", write)
+
+
 _RECORDS, _RESTORES, _FILES = "records-under-storage-faults", "restores-of-memory", "file-uploads"
 _WHOLE = "a restore is whole or not at all"
 
@@ -103,6 +113,9 @@ REMEMBERED = (
     Mutation(a_restore_never_changes_an_archive_that_others_use, _RESTORES, 6, 30, _WHOLE),
     Mutation(conversations_outlive_a_restore_to_before_them, _RESTORES, 0, 10, _WHOLE),
     Mutation(the_blocks_of_conversations_outlive_a_restore_to_before_them, _RESTORES, 0, 10, "nothing is left of what"),
+    Mutation(
+        other_agents_are_not_told_of_the_pieces_of_a_restore, _RESTORES, 900000, 60, "a live agent has what is stored"
+    ),
     Mutation(a_file_that_is_to_be_replaced_stays, _FILES, 0, 10, "a file is found as a whole"),
     Mutation(an_upload_is_kept_after_it_was_read, _FILES, 2, 20, "no file is left half processed"),
 )

@@ -344,4 +344,9 @@ FOUND = (
         20,
         "the check took a journal that the cleanup at the start had taken, a day after its run, for one that was lost",
     ),
+    Found(
+        "restores-of-memory",
+        900000,
+        "a restore in pieces told other agents of a shared block that it had changed when all pieces were written",
+    ),
 )

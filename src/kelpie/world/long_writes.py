@@ -13,12 +13,16 @@ from kelpie.world.database import Database, T, Tx
 PAUSE_SHARE, PAUSE_S_MAX = 0.5, 0.05  # of the time that a piece took, and at most
 
 
-async def write_piece(database: Database, piece: Callable[[Tx], T]) -> T:
+async def write_piece(database: Database, piece: Callable[[Tx], T], on_commit: Callable[[T], None] | None = None) -> T:
     """Runs one piece in a transaction, and pauses for half of the time it took, up to a limit: a third of the time the
-    database has for others alone. Raises what `piece` raises, and StorageError."""
+    database has for others alone. `on_commit` is told the result before the pause.
+
+    Raises what `piece` raises, and StorageError."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     result = await database.transact(piece)
+    if on_commit is not None:
+        on_commit(result)
     await asyncio.sleep(min((loop.time() - began) * PAUSE_SHARE, PAUSE_S_MAX))
     return result
 

@@ -201,14 +201,13 @@ class MemoryChanges:
         """Writes piece by piece. Raises StorageError; then the gate stays closed, and it is tried again."""
         agent_id, database = change.agent_id, self._database
         await self._release(agent_id, "its memory is being replaced")
-        touched = [agent_id]
         try:
             planned = await database.read(partial(_planned, change=change))
             if planned is None:  # it is done, and the answer to the last commit was lost
                 self._live_agents.forget_context((agent_id,))
                 return None
             for piece in planned.pieces:
-                touched += await write_piece(database, piece.run)
+                await write_piece(database, piece.run, self._live_agents.reload)
         except NotFound:  # deleted meanwhile
             return None
         except CallerError as error:  # an id was taken by another organization since it was decided
@@ -220,8 +219,11 @@ class MemoryChanges:
             )
             await database.transact(partial(changes.settle, agent_id=agent_id))
             raise
-        finally:  # also when it is cut off: the next attempt does not write a second time what another agent sees
-            self._live_agents.reload(dict.fromkeys(touched))
+        except (StorageError, asyncio.CancelledError):  # perhaps stored, and the next attempt does not write it again
+            self._live_agents.reload_all()
+            raise
+        finally:
+            self._live_agents.reload((agent_id,))
         await database.transact(partial(changes.settle, agent_id=agent_id))
         self._live_agents.forget_context((agent_id,))
         return planned.result
