@@ -1,0 +1,324 @@
+"""A session: the steps of a file, played against the real server in the simulation, and the text of all answers."""
+
+import asyncio
+import json
+import re
+import shlex
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from difflib import unified_diff
+from io import StringIO
+from typing import Any
+
+from kelpie.core.settings.settings import Settings
+from kelpie.observe import logs
+from kelpie.sim.faults import Faults
+from kelpie.sim.loop.errors import SimError
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.schedules import Fifo
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.network.http_client import Response, SimClient
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
+from kelpie.sim.ports.disk import Disk, schema_image
+from kelpie.sim.runs.machine import LLM_HOST, Machine
+from kelpie.sim.runs.sim_world import SimWorld
+from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
+from tests.snapshots.names import GRID_S, Names
+from tests.snapshots.text import STRING_MAX, Text
+
+VIRTUAL_S_MAX = 400 * 24 * 3600.0
+PICKS_MAX = 5_000_000
+PATIENCE_S = 3 * 3600.0
+_REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
+_HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
+_USUAL = ("content-type", "application/json")
+_images: list[bytes] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A comment, or a command with the lines it was written on."""
+
+    comment: str
+    command: str
+
+
+class NoStep(Exception):
+    """A command that no session knows, or that does not fit here."""
+
+
+def steps(text: str) -> list[Step]:
+    """The steps of a file; what was recorded between them is left out."""
+    found: list[Step] = []
+    comment: list[str] = []
+    command: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("> "):
+            command.append(line[2:])
+            continue
+        if command:
+            found.append(Step("\n".join(comment), "\n".join(command)))
+            comment, command = [], []
+        if line.startswith("# "):
+            comment.append(line)
+    return found
+
+
+def play(text: str, *, restarts: bool = False) -> str:
+    """The text with everything recorded anew. With `restarts` the power is cut after every step.
+
+    Raises NoStep for a command that is wrong, and SimError for what a simulation raises.
+    """
+    if not _images:
+        _images.append(schema_image(schema))
+    told: list[str] = []
+    disk = Disk(_images[0])
+    logged = StringIO()
+
+    async def main(loop: SimLoop) -> None:
+        world = SimWorld(lambda _: Faults(loop, ()), disk)
+        await _Session(world, logged, steps(text), restarts=restarts).play(told)
+
+    loop = SimLoop(0, Fifo(), picks_max=PICKS_MAX, virtual_s_max=VIRTUAL_S_MAX)
+    with _logs_in(logged):
+        outcome = simulate(main, loop)
+    disk.close()
+    outcome.get()
+    if loop.unhandled:
+        raise SimError(f"nobody handled: {loop.unhandled[0]}")
+    return "\n".join(told) + "\n"
+
+
+@contextmanager
+def _logs_in(sink: StringIO) -> Iterator[None]:
+    before = logs._lines
+    logs.configure("warning", sink)
+    try:
+        yield
+    finally:
+        logs._lines = before
+
+
+class _Session:
+    def __init__(self, world: SimWorld, logged: StringIO, todo: Sequence[Step], *, restarts: bool) -> None:
+        self._todo = todo
+        self._logged = logged
+        self._restarts = restarts
+        self._names = Names()
+        self._text = Text(self._names)
+        self._world = world
+        self._machine: Machine
+        self._client: SimClient
+        self._as: dict[str, str] = {}
+        self._once: dict[str, str] = {}
+        self._under_way: dict[str, asyncio.Task[list[str]]] = {}
+        self._replies: deque[tuple[int, str]] = deque()
+        self._thinks_s = 0.0
+        self._prompts = _Prompts(self._text)
+        self._received: list[str] = []
+
+    async def play(self, told: list[str]) -> None:
+        settings, self._todo = _settings(self._todo, told)
+        self._machine = Machine(self._world, boot, settings)
+        self._client = self._machine.client("tester")
+        outside = ExternalService(self._world.loop, self._world.faults, self._machine.crash)
+        self._world.internet.host(HOST, outside)
+        self._world.internet.host(LLM_HOST, self._model)
+        await self._machine.up()
+        for step in self._todo:
+            await self._next_moment()
+            told += ["", *([step.comment] if step.comment else []), *(f"> {line}" for line in step.command.split("\n"))]
+            told += [f"  {line}" for line in await self._do(step.command)]
+            await asyncio.sleep(GRID_S / 2)
+            told += [f"  {line}" for line in self._happened()]
+            if self._restarts and not self._under_way:
+                await self._machine.restart()
+        await self._next_moment()
+        told += ["", *self._rows()]
+        await self._machine.stop()
+
+    async def _next_moment(self) -> None:
+        late = self._world.loop.time() % GRID_S
+        await asyncio.sleep(GRID_S - late if late else 0)
+
+    async def _do(self, command: str) -> list[str]:
+        if _REQUEST.match(command):
+            return await self._ask(command)
+        word, _, rest = command.partition(" ")
+        match word:
+            case "as":
+                self._as = {} if rest == "nobody" else {"authorization": f"Bearer {self._names.meant(rest)}"}
+            case "with":
+                name, _, value = rest.partition(": ")
+                self._once[name.lower()] = self._names.meant(value)
+            case "wait":
+                await asyncio.sleep(float(rest))
+            case "restart":
+                await self._machine.restart()
+            case "model":
+                self._tell_model(rest)
+            case "host":
+                self._host(rest)
+            case "meanwhile":
+                name, _, request = rest.partition(" ")
+                self._under_way[name] = asyncio.ensure_future(self._ask(request))
+                await asyncio.sleep(1.0)
+            case "finish":
+                return await self._under_way.pop(rest)
+            case "upload":
+                return await self._upload(rest)
+            case "sql":
+                return [self._text.line(list(row)) for row in self._machine.disk.query(rest)]
+            case _:
+                raise NoStep(f"No session knows the command '{command}'.")
+        return []
+
+    async def _ask(self, command: str) -> list[str]:
+        found = _REQUEST.match(self._names.meant(command))
+        assert found is not None
+        method, path, body = found.groups()
+        with suppress(json.JSONDecodeError):
+            json.loads(body or "null")
+            return await self._answer(method, path, body.encode() or None)
+        raise NoStep(f"The body is no JSON: {body}")
+
+    async def _upload(self, rest: str) -> list[str]:
+        path, name, *content = shlex.split(self._names.meant(rest))
+        text = " ".join(content).replace("\\n", "\n")
+        head = f'--form\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        self._once["content-type"] = "multipart/form-data; boundary=form"
+        return await self._answer("POST", path, f"{head}{text}\r\n--form--\r\n".encode())
+
+    async def _answer(self, method: str, path: str, body: bytes | None) -> list[str]:
+        headers, self._once = {**self._as, **self._once}, {}
+        answer = await self._client.request(method, path, body, headers=headers, timeout_s=PATIENCE_S)
+        return self._answered(answer)
+
+    def _answered(self, answer: Response) -> list[str]:
+        kind = answer.headers.get("content-type", "")
+        unusual = [each for each in answer.headers.items() if each[0] not in _HEADERS and each != _USUAL]
+        told = (f"{key}={self._names.shown(value)}" for key, value in unusual)
+        head = [" ".join([str(answer.status), *told])]
+        if "event-stream" in kind:
+            return head + [self._event(line) for line in answer.body.decode().splitlines() if line]
+        if "json" in kind:
+            return head + self._text.json(answer.json())
+        return head + [self._names.shown(line) for line in answer.body.decode(errors="replace").splitlines()]
+
+    def _event(self, line: str) -> str:
+        field, _, value = line.partition(": ")
+        if field != "data" or not value.startswith("{"):
+            return self._names.shown(line)
+        return f"data: {self._text.line(json.loads(value))}"
+
+    def _tell_model(self, rest: str) -> None:
+        verb, _, told = rest.partition(" ")
+        if verb == "thinks":
+            self._thinks_s = float(told)
+        elif verb == "replies":
+            status, _, body = told.partition(" ")
+            self._replies.append((int(status), self._names.meant(body)))
+        else:
+            raise NoStep(f"A model 'thinks' or 'replies', and not: '{rest}'.")
+
+    async def _model(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+        await asyncio.sleep(self._thinks_s)
+        if self._replies and asked.path.endswith("/chat/completions"):
+            status, body = self._replies.popleft()
+            self._prompts.seen(json.loads(asked.body))
+            await answer.start(status, {"content-type": "application/json"})
+            await answer.send(body.encode())
+            return
+        if asked.path.endswith("/chat/completions"):
+            self._prompts.seen(json.loads(asked.body))
+        await self._machine.llm(asked, answer)
+
+    def _host(self, rest: str) -> None:
+        name, status, body = (*rest.split(" ", 2), "{}")[:3]
+
+        async def receive(asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+            content: Any = asked.body.decode(errors="replace")
+            with suppress(json.JSONDecodeError):
+                content = json.loads(content)
+            line = f"{name} received {asked.method} {self._names.shown(asked.path)}"
+            self._received += [line, *(f"  {inner}" for inner in self._text.json(content))]
+            await answer.start(int(status), {"content-type": "application/json"})
+            await answer.send(body.encode())
+
+        self._world.internet.host(name, receive)
+
+    def _happened(self) -> list[str]:
+        """What the server has asked of others since the last look."""
+        received, self._received = self._received, []
+        lines = [json.loads(line) for line in self._logged.getvalue().splitlines()]
+        self._logged.seek(0)
+        self._logged.truncate()
+        return [*self._prompts.news(), *received, *(f"log {line['level']} {line['code']}" for line in lines)]
+
+    def _rows(self) -> list[str]:
+        disk = self._machine.disk
+        tables = [name for (name,) in disk.query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        counts = {name: disk.query(f'SELECT COUNT(*) FROM "{name}"')[0][0] for name in tables}
+        return [f"rows: {', '.join(f'{name} {count}' for name, count in counts.items() if count)}"]
+
+
+class _Prompts:
+    """What the model was asked: of each request the messages that it was not asked before."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._asked: list[Mapping[str, Any]] = []
+        self._known: set[str] = set()
+        self._system: list[str] = []
+        self._tools: list[Any] = []
+
+    def seen(self, body: Mapping[str, Any]) -> None:
+        self._asked.append(body)
+
+    def news(self) -> list[str]:
+        asked, self._asked = self._asked, []
+        return [line for body in asked for line in self._of(body)]
+
+    def _of(self, body: Mapping[str, Any]) -> list[str]:
+        lines: list[str] = []
+        for message in body["messages"]:
+            if message["role"] == "system" and isinstance(message["content"], str):
+                lines += [f"    {line}" for line in self._changed(message["content"])]
+                continue
+            line = self._text.line(message)
+            if line not in self._known:
+                self._known.add(line)
+                lines.append(f"    {line}")
+        options = {key: value for key, value in body.items() if key not in ("messages", "tools", "stream_options")}
+        tools = [tool["function"]["name"] for tool in body.get("tools") or ()]
+        told = {**options, **({"tools": tools} if tools != self._tools else {})}
+        self._tools = tools
+        return [f"the model is asked with {len(body['messages'])} messages, {self._text.line(told)}", *lines]
+
+    def _changed(self, content: str) -> list[str]:
+        before, self._system = self._system, self._text.line(content)[1:-1].replace("\\n", "\n").split("\n")
+        changed = list(unified_diff(before, self._system, n=0, lineterm=""))
+        return [_cut(line) for line in changed[2:] if not line.startswith("@@")]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= STRING_MAX else f"{line[:STRING_MAX]} ... ({len(line)} characters)"
+
+
+def _settings(todo: Sequence[Step], told: list[str]) -> tuple[Settings, Sequence[Step]]:
+    """The settings that the first steps name."""
+    settings = replace(SETTINGS, trace_steps=100)
+    known = {field.name for field in fields(Settings)}
+    for at, step in enumerate(todo):
+        word, _, rest = step.command.partition(" ")
+        name, _, value = rest.partition("=")
+        if word != "setting":
+            return settings, todo[at:]
+        if name not in known:
+            raise NoStep(f"There is no setting '{name}'.")
+        settings = replace(settings, **{name: json.loads(value)})
+        told += [*([step.comment] if step.comment else []), f"> {step.command}"]
+    return settings, ()

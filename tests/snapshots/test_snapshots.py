@@ -1,0 +1,50 @@
+"""Each session gives the answers, prompts and logs that its file says, also when the power is cut after every step."""
+
+import re
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+
+from tests.snapshots.session import NoStep, play, steps
+
+FOLDER = Path(__file__).parent
+FILES = {str(file.relative_to(FOLDER).with_suffix("")): file for file in sorted(FOLDER.rglob("*.txt"))}
+_UNCUT = re.compile(r"^# Without power cuts, because ", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_session_is_as_it_was_recorded(name: str) -> None:
+    recorded = FILES[name].read_text()
+    assert (told := difference(recorded, play(recorded), name)) == "", told
+
+
+@pytest.mark.parametrize("name", [name for name, file in FILES.items() if not _UNCUT.search(file.read_text())])
+def test_a_power_cut_after_every_step_changes_nothing(name: str) -> None:
+    recorded = FILES[name].read_text()
+    assert (told := difference(recorded, play(recorded, restarts=True), name)) == "", told
+
+
+def difference(recorded: str, played: str, name: str) -> str:
+    """What to read and do where a session differs from its file; an empty text where it does not."""
+    lines = list(unified_diff(recorded.splitlines(), played.splitlines(), "recorded", "played", lineterm=""))
+    if not lines:
+        return ""
+    again = f"Where this is meant, record it with: python -m tests.snapshots tests/snapshots/{name}.txt"
+    return "\n".join([*lines[:80], again])
+
+
+def test_a_command_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(NoStep, match="knows the command 'dance'"):
+        play("> dance\n")
+    with pytest.raises(NoStep, match="no JSON"):
+        play("> POST /v1/agents/ {name}\n")
+    with pytest.raises(NoStep, match="no setting 'speed'"):
+        play("> setting speed=1\n")
+
+
+def test_what_was_recorded_is_no_step() -> None:
+    assert [step.command for step in steps("# a\n> wait 1\n  200\n  {}\n\n> GET /a\n> {}\n")] == [
+        "wait 1",
+        "GET /a\n{}",
+    ]
