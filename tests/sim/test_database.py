@@ -231,3 +231,12 @@ def test_a_disk_made_on_a_returned_connection_holds_nothing_of_the_last_one() ->
     assert _rows(disk) == [1]
     disk.close()
     assert _rows(Disk(IMAGE)) == []
+
+
+def test_a_read_that_writes_fails_and_leaves_nothing() -> None:
+    async def body(database: SimDatabase, _node: Node, _disk: Disk) -> list[int]:
+        with pytest.raises(StorageError, match="readonly"):
+            await database.read(put(1))
+        return await database.read(stored)
+
+    assert play(body) == []

@@ -118,7 +118,6 @@ class SimDatabase:
     def _flush(self) -> None:
         group = self._queue[:JOBS_MAX]
         try:
-            self._disk.allow_writes(True)
             with self._disk.used_by(self._process, self._points) as connection:
                 outcomes = run_group(connection, [entry.fn for entry in group], faults=self._points)
             self._points.check_power()
@@ -136,10 +135,10 @@ class SimDatabase:
         self._flush_later()
 
     def _read(self, entry: _Waiting) -> None:
-        self._disk.allow_writes(False)
+        fn = self._disk.refusing_writes(entry.fn)
         try:
             with self._disk.used_by(self._process) as connection:
-                outcome: Outcome = JobSuccess(run_read(connection, entry.fn, faults=self._points))
+                outcome: Outcome = JobSuccess(run_read(connection, fn, faults=self._points))
         except PowerCut:
             self._cut()
             return

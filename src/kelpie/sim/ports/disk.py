@@ -75,7 +75,6 @@ class Disk:
         self.key_file: tuple[bytes, ...] = ()  # encryption keys
         self.kept_uploads: dict[str, bytes] = {}
         self._watchers: list[Watcher] = []
-        self._read_only = False
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()
         else:
@@ -91,7 +90,6 @@ class Disk:
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Reads the committed state from outside, past every adapter and fault; for checks."""
-        self.allow_writes(True)
         before, self._raw.text_factory = self._raw.text_factory, tolerant_text
         try:
             return self._raw.execute(sql, parameters).fetchall()
@@ -103,11 +101,18 @@ class Disk:
         with self.used_by(ProcessState()) as connection:
             return run_read(connection, fn)
 
-    def allow_writes(self, allowed: bool) -> None:
-        """Whether the connection refuses writes from here on, as those refuse them on which the server reads."""
-        if allowed is self._read_only:
-            self._raw.execute(f"PRAGMA query_only={'OFF' if allowed else 'ON'}")
-            self._read_only = not allowed
+    def refusing_writes(self, fn: Callable[[Connection], T]) -> Callable[[Connection], T]:
+        """The function, which fails if it has written something, as it does on the connections on which the server
+        reads. A PRAGMA would refuse the write itself, but SQLite prepares every statement anew after it."""
+
+        def reading(connection: Connection) -> T:
+            before = self._raw.total_changes
+            result = fn(connection)
+            if self._raw.total_changes != before:
+                raise sqlite3.OperationalError("attempt to write a readonly database")
+            return result
+
+        return reading
 
     @contextmanager
     def used_by(self, process: ProcessState, points: FaultPoints | None = None) -> Iterator[Connection]:
@@ -134,7 +139,6 @@ class Disk:
     def close(self) -> None:
         """Returns the connection; the disk must not be used any more."""
         self.connection.rollback()
-        self.allow_writes(True)
         _given_back.append((self.connection, self._statements))
 
 
