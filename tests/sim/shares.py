@@ -27,7 +27,7 @@ FURTHER = 60  # shares more at most are searched for the seed that fires a named
 HASH_SEED = "4242"  # of the other process
 
 SHARE = 6
-SHARE_OF_RARE = 10
+SHARE_OF_RARE = 7
 RARE = ("calls-that-wait", "api-model-of-records")  # whose named faults or kinds of records take more seeds
 SHARE_OF_LONG = 5
 LONG = (

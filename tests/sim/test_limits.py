@@ -23,7 +23,7 @@ from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
 
-SEEDS = range(12)
+SEEDS = range(8)
 SPARE_HOST = "spare.sim"
 SPARE = "vllm/scripted"
 
