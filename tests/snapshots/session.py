@@ -170,6 +170,8 @@ class _Session:
                 return await self._under_way.pop(rest)
             case "upload":
                 return await self._upload(rest)
+            case "quietly":
+                return (await self._ask(rest))[:1]
             case "sql":
                 return [self._text.line(list(row)) for row in self._machine.disk.query(rest)]
             case _:
