@@ -16,7 +16,7 @@ class LazyModule(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 
