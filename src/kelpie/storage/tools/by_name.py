@@ -17,7 +17,7 @@ from kelpie.storage.tools.rows import from_row
 from kelpie.world.database import Tx
 from kelpie.world.statements import Prepared
 
-_NAMES_MAX = 32  # of one statement with a place for each
+_NAMES_MAX = 64  # of one statement with a place for each; more than there are built-in tools, which each start reads
 _KEPT_MAX = 128  # rows
 _CHARS_MAX = 16_000  # of the source and the schema of a row that is kept
 

@@ -111,24 +111,16 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
     new: list[Tool] = []
     affected: dict[AgentId, None] = {}
     for builtin in BUILTINS.values():
-        wanted = builtin.row(organization, now)
-        if builtin.name not in there:
-            new.append(wanted)
-            found.append(wanted)
+        before = there.get(builtin.name)
+        if before is None:
+            new.append(builtin.row(organization, now))
+            found.append(new[-1])
             continue
-        if _custom(there[builtin.name]):
-            found.append(there[builtin.name])
+        ours = {"json_schema": builtin.schema, "tool_type": builtin.tool_type, "source_code": None}
+        if _custom(before) or all(getattr(before, name) == value for name, value in ours.items()):
+            found.append(before)  # as at almost every start
             continue
-        now_there = there[builtin.name]
-        if (now_there.json_schema, now_there.tool_type, now_there.source_code) == (
-            wanted.json_schema,
-            wanted.tool_type,
-            None,
-        ):
-            found.append(now_there)  # as at almost every start
-            continue
-        ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
-        after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
+        after, _, agents = rows.update(tx, before.id, ours, now, DEFAULT_USER)
         found.append(after)
         affected |= dict.fromkeys(agent_rows.bump_many(tx, agents))
     rows.insert_builtin(tx, organization, new)
