@@ -119,6 +119,7 @@ class _Session:
         self._thinks_s = 0.0
         self._prompts = _Prompts(self._text)
         self._received: list[str] = []
+        self._last = b""
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
@@ -172,6 +173,9 @@ class _Session:
                 return await self._upload(rest)
             case "quietly":
                 return (await self._ask(rest))[:1]
+            case "resend":  # the body of the last answer
+                method, _, path = self._names.meant(rest).partition(" ")
+                return await self._answer(method, path, self._last)
             case "sql":
                 return [self._text.line(list(row)) for row in self._machine.disk.query(rest)]
             case _:
@@ -197,6 +201,7 @@ class _Session:
     async def _answer(self, method: str, path: str, body: bytes | None) -> list[str]:
         headers, self._once = {**self._as, **self._once}, {}
         answer = await self._client.request(method, path, body, headers=headers, timeout_s=PATIENCE_S)
+        self._last = answer.body
         return self._answered(answer)
 
     def _answered(self, answer: Response) -> list[str]:

@@ -8,7 +8,7 @@ from tests.snapshots.names import Names
 
 WIDTH = 118
 STRING_MAX = 300
-_DURATIONS = ("_ns", "_ms")
+_DURATIONS = ("_ns", "_ms", "_ms_mean", "_ms_max")
 _FEW = 3  # fields: a smaller object is shown whole
 
 
