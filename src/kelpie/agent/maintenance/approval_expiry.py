@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kelpie.agent.live.live_agents import LiveAgents
+from kelpie.agent.tool_calls import approval_matching as matching
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
 from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import ApprovalDecision
@@ -17,7 +18,7 @@ from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.observe import logs
 from kelpie.storage.agents import agents
 from kelpie.storage.agents.ownership_fence import NOBODY
-from kelpie.storage.conversations import approvals
+from kelpie.storage.conversations import approvals, messages
 from kelpie.storage.runs import runs
 from kelpie.storage.runs.input import RunInput
 from kelpie.tools.calls.stable_ids import stable_uuid
@@ -78,7 +79,8 @@ class ApprovalExpiry:
             background=True,
             metadata={"run_type": RUN_TYPE},
         )
-        given = RunInput((), self.max_steps, answers=(ApprovalDecision(pending.request, False, why),))
+        left = (call for request in messages.get_many(tx, [pending.request]) for call in matching.left(request, pending))
+        given = RunInput((), self.max_steps, answers=tuple(ApprovalDecision(call.id, False, why) for call in left))
         runs.open_run(tx, run, agent.organization_id, given, NOBODY)
         return run, False
 
