@@ -115,6 +115,7 @@ class _Session:
         self._as: dict[str, str] = {}
         self._once: dict[str, str] = {}
         self._under_way: dict[str, asyncio.Task[list[str]]] = {}
+        self._kept: dict[str, bytes] = {}
         self._replies: deque[tuple[int, str]] = deque()
         self._thinks_s = 0.0
         self._prompts = _Prompts(self._text)
@@ -172,19 +173,28 @@ class _Session:
                 return await self._upload(rest)
             case "quietly":
                 return (await self._ask(rest))[:1]
+            case "keep":
+                name, _, request = rest.partition(" ")
+                return (await self._ask(request, keep=name))[:1]
+            case "give":
+                name, _, request = rest.partition(" ")
+                return await self._ask(request, give=name)
             case "sql":
                 return [self._text.line(list(row)) for row in self._machine.disk.query(rest)]
             case _:
                 raise NoStep(f"No session knows the command '{command}'.")
         return []
 
-    async def _ask(self, command: str) -> list[str]:
+    async def _ask(self, command: str, *, keep: str = "", give: str = "") -> list[str]:
+        """The answer to a request; `keep` names its body for later, `give` the body of the request."""
         found = _REQUEST.match(self._names.meant(command))
         assert found is not None
         method, path, body = found.groups()
+        if give:
+            return await self._answer(method, path, self._kept[give])
         with suppress(json.JSONDecodeError):
             json.loads(body or "null")
-            return await self._answer(method, path, body.encode() or None)
+            return await self._answer(method, path, body.encode() or None, keep)
         raise NoStep(f"The body is no JSON: {body}")
 
     async def _upload(self, rest: str) -> list[str]:
@@ -194,9 +204,11 @@ class _Session:
         self._once["content-type"] = "multipart/form-data; boundary=form"
         return await self._answer("POST", path, f"{head}{text}\r\n--form--\r\n".encode())
 
-    async def _answer(self, method: str, path: str, body: bytes | None) -> list[str]:
+    async def _answer(self, method: str, path: str, body: bytes | None, keep: str = "") -> list[str]:
         headers, self._once = {**self._as, **self._once}, {}
         answer = await self._client.request(method, path, body, headers=headers, timeout_s=PATIENCE_S)
+        if keep:
+            self._kept[keep] = answer.body
         return self._answered(answer)
 
     def _answered(self, answer: Response) -> list[str]:
@@ -322,5 +334,5 @@ def _settings(todo: Sequence[Step], told: list[str]) -> tuple[Settings, Sequence
         if name not in known:
             raise NoStep(f"There is no setting '{name}'.")
         settings = replace(settings, **{name: json.loads(value)})
-        told += [*([step.comment] if step.comment else []), f"> {step.command}"]
+        told += [*([""] if told else []), *([step.comment] if step.comment else []), f"> {step.command}"]
     return settings, ()
