@@ -286,7 +286,7 @@ class _Prompts:
         self._text = text
         self._asked: list[Mapping[str, Any]] = []
         self._known: set[str] = set()
-        self._system: list[str] = []
+        self._system: dict[str, list[str]] = {}  # the last one of each kind, by its first line
         self._tools: list[Any] = []
 
     def seen(self, body: Mapping[str, Any]) -> None:
@@ -313,8 +313,9 @@ class _Prompts:
         return [f"the model is asked with {len(body['messages'])} messages, {self._text.line(told)}", *lines]
 
     def _changed(self, content: str) -> list[str]:
-        before, self._system = self._system, self._text.line(content)[1:-1].replace("\\n", "\n").split("\n")
-        changed = list(unified_diff(before, self._system, n=0, lineterm=""))
+        system = self._text.line(content)[1:-1].replace("\\n", "\n").split("\n")
+        before, self._system[system[0]] = self._system.get(system[0], []), system
+        changed = list(unified_diff(before, system, n=0, lineterm=""))
         return [_cut(line) for line in changed[2:] if not line.startswith("@@")]
 
 
