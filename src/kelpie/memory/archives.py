@@ -212,7 +212,8 @@ class Archives:
                 id=self._world.ids.new(PassageId),
                 archive_id=archive_id,
                 text=_checked(f"{within}[{at}].text" if within else "text", each.text),
-                created_at=now if each.created_at is None else each.created_at,
+                # A microsecond apart, so that they are listed in their order.
+                created_at=now + at if each.created_at is None else each.created_at,
                 updated_at=now,
                 tags=tuple(sorted({cleaned(tag) for tag in each.tags})),
                 metadata=each.metadata,

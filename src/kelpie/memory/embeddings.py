@@ -70,7 +70,7 @@ class Embeddings:
     def failed(self, error: StorageError) -> str:
         """The reason why a search does without vectors although there are some: the vector search failed."""
         _log.error("vector_search_failed", "Vector search failed; using full-text search only", error=str(error))
-        return f"the search by meaning failed: {error}"
+        return f"the search by meaning failed: {error}".rstrip(".")
 
     async def default(self) -> str | None:
         """The default model: the one in the settings, else the one on this machine, if there is one."""
@@ -154,7 +154,7 @@ class Embeddings:
         except TimeoutError:
             return f"{handle} did not answer within {seconds:g} s"
         except (ModelError, CallerError, ValueError, StorageError) as error:
-            return f"{handle}: {error}"
+            return f"{handle}: {error}".rstrip(".")  # it becomes a part of a sentence
 
     async def _in_turn(self, handle: str, texts: Sequence[str], consumer: Consumer, waits: bool) -> list[bytes]:
         """One vector per text. Raises ModelError, StorageError, and CallerError, also when too many wait."""
