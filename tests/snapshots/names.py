@@ -38,13 +38,17 @@ class Names:
         text = _HEX.sub(lambda found: self._name(found[0], "hash"), text)
         return _EPOCH.sub(lambda found: _since(float(found[0])), _TIME.sub(_moment, text))
 
+    def hint(self, text: str) -> str:
+        """The end of a secret as it is recorded."""
+        return self._name(text, "hint")
+
     def meant(self, text: str) -> str:
         """The text of a request with the real ids and secrets."""
         return _NAME.sub(lambda found: self._real.get(found[0], found[0]), text)
 
     def _id(self, found: re.Match[str]) -> str:
         if found[2] == _DEFAULT:
-            name = f"{found[1]}-0"
+            name = f"{found[1] or 'uuid'}-0"
             self._real[name] = found[0]
             return name
         return self._name(found[0], found[1] or "uuid")

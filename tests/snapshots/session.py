@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import shlex
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -168,6 +168,9 @@ class _Session:
                 await asyncio.sleep(1.0)
             case "finish":
                 return await self._under_way.pop(rest)
+            case "times" | "together":
+                number, _, request = rest.partition(" ")
+                return await self._often(int(number), request, together=word == "together")
             case "upload":
                 return await self._upload(rest)
             case "quietly":
@@ -186,6 +189,15 @@ class _Session:
             json.loads(body or "null")
             return await self._answer(method, path, body.encode() or None)
         raise NoStep(f"The body is no JSON: {body}")
+
+    async def _often(self, number: int, request: str, *, together: bool) -> list[str]:
+        """The same request one after the other, or all at once; equal answers are counted."""
+        if together:
+            answers = await asyncio.gather(*(self._ask(request) for _ in range(number)))
+        else:
+            answers = [await self._ask(request) for _ in range(number)]
+        counts = Counter("\n".join(answer) for answer in answers)
+        return [line for answer, count in counts.items() for line in (f"{count} times:", *answer.split("\n"))]
 
     async def _upload(self, rest: str) -> list[str]:
         path, name, *content = shlex.split(self._names.meant(rest))

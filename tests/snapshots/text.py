@@ -29,7 +29,7 @@ class Text:
 
     def _named(self, value: Any, key: str = "") -> Any:
         if isinstance(value, str):
-            return self._names.shown(value)
+            return self._names.hint(value) if key == "hint" else self._names.shown(value)
         if isinstance(value, dict):
             return {self._names.shown(name): self._named(inner, name) for name, inner in value.items()}
         if isinstance(value, list):
