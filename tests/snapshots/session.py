@@ -162,6 +162,8 @@ class _Session:
                 self._tell_model(rest)
             case "host":
                 self._host(rest)
+            case "provider":
+                self._provider(rest)
             case "meanwhile":
                 name, _, request = rest.partition(" ")
                 self._under_way[name] = asyncio.ensure_future(self._ask(request))
@@ -261,6 +263,17 @@ class _Session:
             self._received += [line, *(f"  {inner}" for inner in self._text.json(content))]
             await answer.start(int(status), {"content-type": "application/json"})
             await answer.send(body.encode())
+
+        self._world.internet.host(name, receive)
+
+    def _provider(self, name: str) -> None:
+        """A model provider with the scripted model, which records with which key it is asked for what."""
+
+        async def receive(asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+            key = asked.headers.get("authorization") or asked.headers.get("x-api-key") or asked.headers.get("api-key")
+            model = json.loads(asked.body or "{}").get("model", "-")
+            self._received.append(f"{name} received {asked.method} {asked.path}, key: {key}, model: {model}")
+            await self._machine.llm(asked, answer)
 
         self._world.internet.host(name, receive)
 
