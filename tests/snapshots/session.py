@@ -347,5 +347,5 @@ def _settings(todo: Sequence[Step], told: list[str]) -> tuple[Settings, Sequence
         if name not in known:
             raise NoStep(f"There is no setting '{name}'.")
         settings = replace(settings, **{name: json.loads(value)})
-        told += [*([step.comment] if step.comment else []), f"> {step.command}"]
+        told += [*([""] if told else []), *([step.comment] if step.comment else []), f"> {step.command}"]
     return settings, ()
