@@ -26,12 +26,14 @@ from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
+from kelpie.sim.scenarios.records.secrets import boot_with_key_file
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
 
 VIRTUAL_S_MAX = 400 * 24 * 3600.0
 PICKS_MAX = 5_000_000
 PATIENCE_S = 3 * 3600.0
+KEY_FILE = "key file"  # a command: the server stores its encryption keys, and can change them
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
 _HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
 _USUAL = ("content-type", "application/json")
@@ -122,7 +124,8 @@ class _Session:
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
-        self._machine = Machine(self._world, boot, settings)
+        kept = [step for step in self._todo if step.command == KEY_FILE]
+        self._machine = Machine(self._world, boot_with_key_file if kept else boot, settings)
         self._client = self._machine.client("tester")
         outside = ExternalService(self._world.loop, self._world.faults, self._machine.crash)
         self._world.internet.host(HOST, outside)
@@ -164,6 +167,8 @@ class _Session:
                 self._host(rest)
             case "provider":
                 self._provider(rest)
+            case "key" if command == KEY_FILE:
+                pass  # the server has kept its keys in a file from the start
             case "meanwhile":
                 name, _, request = rest.partition(" ")
                 self._under_way[name] = asyncio.ensure_future(self._ask(request))
