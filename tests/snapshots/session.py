@@ -271,14 +271,25 @@ class _Session:
 
         self._world.internet.host(name, receive)
 
-    def _provider(self, name: str) -> None:
-        """A model provider with the scripted model, which records with which key it is asked for what."""
+    def _provider(self, rest: str) -> None:
+        """A model provider that records with which key it is asked for what. It has the scripted model, or always gives
+        the same answer: JSON, or the lines of a stream with `\\n` between them."""
+        name, _, told = rest.partition(" ")
+        status, _, given = told.partition(" ")
+        streams = given.startswith(("data:", "event:"))
 
         async def receive(asked: OutgoingRequest, answer: OutgoingResponse) -> None:
             key = asked.headers.get("authorization") or asked.headers.get("x-api-key") or asked.headers.get("api-key")
-            model = json.loads(asked.body or "{}").get("model", "-")
-            self._received.append(f"{name} received {asked.method} {asked.path}, key: {key}, model: {model}")
-            await self._machine.llm(asked, answer)
+            self._received.append(f"{name} received {asked.method} {asked.path}, key: {key}")
+            body = json.loads(asked.body or "{}")
+            if not told:
+                self._received += [f"  model: {body['model']}"] if "model" in body else []
+                await self._machine.llm(asked, answer)
+                return
+            self._received += [f"  {line}" for line in self._text.json(body)] if body else []
+            kind = "text/event-stream" if streams else "application/json"
+            await answer.start(int(status), {"content-type": kind})
+            await answer.send((given.replace("\\n", "\n") if streams else given).encode())
 
         self._world.internet.host(name, receive)
 
