@@ -362,6 +362,7 @@ def _settings(todo: Sequence[Step], told: list[str]) -> tuple[Settings, Sequence
             return settings, todo[at:]
         if name not in known:
             raise NoStep(f"There is no setting '{name}'.")
-        settings = replace(settings, **{name: json.loads(value)})
+        given = json.loads(value)
+        settings = replace(settings, **{name: tuple(given) if isinstance(given, list) else given})
         told += [*([""] if told else []), *([step.comment] if step.comment else []), f"> {step.command}"]
     return settings, ()
