@@ -38,6 +38,10 @@ class Names:
         text = _HEX.sub(lambda found: self._name(found[0], "hash"), text)
         return _EPOCH.sub(lambda found: _since(float(found[0])), _TIME.sub(_moment, text))
 
+    def hint(self, text: str) -> str:
+        """The end of a secret as it is recorded."""
+        return self._name(text, "hint")
+
     def meant(self, text: str) -> str:
         """The text of a request with the real ids and secrets."""
         return _NAME.sub(lambda found: self._real.get(found[0], found[0]), text)

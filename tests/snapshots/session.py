@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import shlex
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -26,12 +26,14 @@ from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
+from kelpie.sim.scenarios.records.secrets import boot_with_key_file
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
 
 VIRTUAL_S_MAX = 400 * 24 * 3600.0
 PICKS_MAX = 5_000_000
 PATIENCE_S = 3 * 3600.0
+KEY_FILE = "key file"  # a command: the server stores its encryption keys, and can change them
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
 _HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
 _USUAL = ("content-type", "application/json")
@@ -123,7 +125,8 @@ class _Session:
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
-        self._machine = Machine(self._world, boot, settings)
+        kept = [step for step in self._todo if step.command == KEY_FILE]
+        self._machine = Machine(self._world, boot_with_key_file if kept else boot, settings)
         self._client = self._machine.client("tester")
         outside = ExternalService(self._world.loop, self._world.faults, self._machine.crash)
         self._world.internet.host(HOST, outside)
@@ -163,12 +166,19 @@ class _Session:
                 self._tell_model(rest)
             case "host":
                 self._host(rest)
+            case "provider":
+                self._provider(rest)
+            case "key" if command == KEY_FILE:
+                pass  # the server has kept its keys in a file from the start
             case "meanwhile":
                 name, _, request = rest.partition(" ")
                 self._under_way[name] = asyncio.ensure_future(self._ask(request))
                 await asyncio.sleep(1.0)
             case "finish":
                 return await self._under_way.pop(rest)
+            case "times" | "together":
+                number, _, request = rest.partition(" ")
+                return await self._often(int(number), request, together=word == "together")
             case "upload":
                 return await self._upload(rest)
             case "quietly":
@@ -196,6 +206,15 @@ class _Session:
             json.loads(body or "null")
             return await self._answer(method, path, body.encode() or None, keep)
         raise NoStep(f"The body is no JSON: {body}")
+
+    async def _often(self, number: int, request: str, *, together: bool) -> list[str]:
+        """The same request one after the other, or all at once; equal answers are counted."""
+        if together:
+            answers = await asyncio.gather(*(self._ask(request) for _ in range(number)))
+        else:
+            answers = [await self._ask(request) for _ in range(number)]
+        counts = Counter("\n".join(answer) for answer in answers)
+        return [line for answer, count in counts.items() for line in (f"{count} times:", *answer.split("\n"))]
 
     async def _upload(self, rest: str) -> list[str]:
         path, name, *content = shlex.split(self._names.meant(rest))
@@ -261,6 +280,28 @@ class _Session:
             self._received += [line, *(f"  {inner}" for inner in self._text.json(content))]
             await answer.start(int(status), {"content-type": "application/json"})
             await answer.send(body.encode())
+
+        self._world.internet.host(name, receive)
+
+    def _provider(self, rest: str) -> None:
+        """A model provider that records with which key it is asked for what. It has the scripted model, or always gives
+        the same answer: JSON, or the lines of a stream with `\\n` between them."""
+        name, _, told = rest.partition(" ")
+        status, _, given = told.partition(" ")
+        streams = given.startswith(("data:", "event:"))
+
+        async def receive(asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+            key = asked.headers.get("authorization") or asked.headers.get("x-api-key") or asked.headers.get("api-key")
+            self._received.append(f"{name} received {asked.method} {asked.path}, key: {key}")
+            body = json.loads(asked.body or "{}")
+            if not told:
+                self._received += [f"  model: {body['model']}"] if "model" in body else []
+                await self._machine.llm(asked, answer)
+                return
+            self._received += [f"  {line}" for line in self._text.json(body)] if body else []
+            kind = "text/event-stream" if streams else "application/json"
+            await answer.start(int(status), {"content-type": kind})
+            await answer.send((given.replace("\\n", "\n") if streams else given).encode())
 
         self._world.internet.host(name, receive)
 
@@ -334,6 +375,7 @@ def _settings(todo: Sequence[Step], told: list[str]) -> tuple[Settings, Sequence
             return settings, todo[at:]
         if name not in known:
             raise NoStep(f"There is no setting '{name}'.")
-        settings = replace(settings, **{name: json.loads(value)})
+        given = json.loads(value)
+        settings = replace(settings, **{name: tuple(given) if isinstance(given, list) else given})
         told += [*([""] if told else []), *([step.comment] if step.comment else []), f"> {step.command}"]
     return settings, ()
