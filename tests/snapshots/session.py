@@ -158,6 +158,8 @@ class _Session:
                 await asyncio.sleep(float(rest))
             case "restart":
                 await self._machine.restart()
+            case "off":
+                await self._off(float(rest))
             case "model":
                 self._tell_model(rest)
             case "host":
@@ -177,6 +179,15 @@ class _Session:
             case _:
                 raise NoStep(f"No session knows the command '{command}'.")
         return []
+
+    async def _off(self, seconds: float) -> None:
+        """Cuts the power for some time."""
+        if self._machine._supervisor is not None:
+            self._machine._supervisor.cancel()
+            self._machine._supervisor = None
+        self._machine.crash()
+        await asyncio.sleep(seconds)
+        await self._machine.up()
 
     async def _ask(self, command: str) -> list[str]:
         found = _REQUEST.match(self._names.meant(command))
