@@ -162,6 +162,8 @@ class _Session:
                 await asyncio.sleep(float(rest))
             case "restart":
                 await self._machine.restart()
+            case "off":
+                await self._off(float(rest))
             case "model":
                 self._tell_model(rest)
             case "host":
@@ -181,6 +183,8 @@ class _Session:
                 return await self._often(int(number), request, together=word == "together")
             case "upload":
                 return await self._upload(rest)
+            case "raw":
+                return await self._raw(rest)
             case "quietly":
                 return (await self._ask(rest))[:1]
             case "keep":
@@ -194,6 +198,15 @@ class _Session:
             case _:
                 raise NoStep(f"No session knows the command '{command}'.")
         return []
+
+    async def _off(self, seconds: float) -> None:
+        """Cuts the power for some time."""
+        if self._machine._supervisor is not None:
+            self._machine._supervisor.cancel()
+            self._machine._supervisor = None
+        self._machine.crash()
+        await asyncio.sleep(seconds)
+        await self._machine.up()
 
     async def _ask(self, command: str, *, keep: str = "", give: str = "") -> list[str]:
         """The answer to a request; `keep` names its body for later, `give` the body of the request."""
@@ -215,6 +228,11 @@ class _Session:
             answers = [await self._ask(request) for _ in range(number)]
         counts = Counter("\n".join(answer) for answer in answers)
         return [line for answer, count in counts.items() for line in (f"{count} times:", *answer.split("\n"))]
+
+    async def _raw(self, rest: str) -> list[str]:
+        """A request whose body is no JSON."""
+        method, path, text = (*self._names.meant(rest).split(" ", 2), "")[:3]
+        return await self._answer(method, path, text.replace("\\n", "\n").encode())
 
     async def _upload(self, rest: str) -> list[str]:
         path, name, *content = shlex.split(self._names.meant(rest))

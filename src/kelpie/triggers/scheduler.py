@@ -18,7 +18,16 @@ from kelpie.core.errors import KelpieError
 from kelpie.core.ids import FiringId, JobId, RunId
 from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.core.triggers.schedules import ON_TIME, UNSETTLED_MAX, DueTimes, Firing, FiringStatus, Schedule, due_times
+from kelpie.core.triggers.schedules import (
+    ON_TIME,
+    SETTLED,
+    UNSETTLED_MAX,
+    DueTimes,
+    Firing,
+    FiringStatus,
+    Schedule,
+    due_times,
+)
 from kelpie.observe import logs
 from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.storage.triggers import firings, schedules
@@ -132,26 +141,28 @@ class Scheduler:
         planned = [(self._new(schedule, due, now, FiringStatus.waiting), self._attempt(now)) for due in times.fire]
         skipped = self._skipped(schedule, times, now)
 
-        def write(tx: Tx) -> list[Run | None]:
+        def write(tx: Tx) -> list[tuple[Firing, Run | None]]:
             current = schedules.find(tx, schedule.id)
             if current is None or current.next_at != schedule.next_at:
                 return []  # changed, or fired by another server
             room = UNSETTLED_MAX - firings.count_unsettled(tx, schedule.id)
-            begun: list[Run | None] = []
+            tried: list[tuple[Firing, Run | None]] = []
+            unsettled = 0
             for firing, attempt in planned:
                 if firings.exists(tx, schedule.id, firing.due_at):
                     continue  # before the clock was set back
-                after, run = self._first_attempt(tx, current, firing, attempt, room - len(begun))
+                after, run = self._first_attempt(tx, current, firing, attempt, room - unsettled)
                 firings.insert(tx, after)
-                begun += [run] if after.status is FiringStatus.running else []
+                tried.append((after, run))
+                unsettled += after.status not in SETTLED
             if skipped is not None and not firings.exists(tx, schedule.id, skipped.due_at):
                 firings.insert(tx, skipped)
             last_at = max((*times.fire, times.skipped or 0, current.last_at or 0))
             schedules.replace(tx, replace(current, next_at=times.next_at, last_at=last_at))
             firings.forget_old(tx, schedule.id)
-            return begun
+            return tried
 
-        self._begin(await self._world.database.transact(write))
+        self._tried(await self._world.database.transact(write))
 
     def _attempt(self, now: Micros) -> Attempt:
         return Attempt(now, self._world.ids.new(RunId), self._world.ids.new(JobId))
@@ -188,18 +199,20 @@ class Scheduler:
         now = self._now()
         attempt = self._attempt(now)
 
-        def write(tx: Tx) -> list[Run | None]:
+        def write(tx: Tx) -> tuple[Firing, Run | None] | None:
             firing = firings.find(tx, firing_id)
             if firing is None or firing.attempt_at is None or firing.attempt_at > now:
-                return []  # tried by another server
+                return None  # tried by another server
             schedule = schedules.find(tx, firing.schedule_id)
             if schedule is None:
-                return []  # deleted, and the firing with it
+                return None  # deleted, and the firing with it
             after, run = delivery.deliver(tx, schedule, firing, attempt, self._quotas, self._settings)
             firings.replace(tx, after)
-            return [run] if after.status is FiringStatus.running else []
+            return after, run
 
-        self._begin(await self._world.database.transact(write))
+        tried = await self._world.database.transact(write)
+        if tried is not None:
+            self._tried([tried])
 
     async def _settle(self, firing_id: FiringId) -> None:
         now = self._now()
@@ -216,18 +229,15 @@ class Scheduler:
 
         after = await self._world.database.transact(write)
         if after is not None and after.status is FiringStatus.dead:
-            _log.warning(
-                "firing_dead",
-                "Firing of a schedule was given up; it can be queued again",
-                firing_id=after.id,
-                schedule_id=after.schedule_id,
-                agent_id=after.agent_id,
-                error=after.error,
-            )
+            _tell_dead(after)
 
-    def _begin(self, begun: Sequence[Run | None]) -> None:
-        """Hands on what was stored: runs, and None for each batch."""
-        for run in begun:
+    def _tried(self, tried: Sequence[tuple[Firing, Run | None]]) -> None:
+        """Hands on what was stored: firings with their runs, and with None for a batch."""
+        for firing, run in tried:
+            if firing.status is FiringStatus.dead:
+                _tell_dead(firing)
+            if firing.status is not FiringStatus.running:
+                continue
             self._running += 1
             if run is None:
                 self._batch_made()
@@ -267,6 +277,17 @@ def _rewind(tx: Tx, schedule: Schedule, now: Micros) -> None:
     next_at = None if current.paused else current.recurrence.next_after(now)
     last_at = None if current.last_at is None else min(current.last_at, now)
     schedules.replace(tx, replace(current, next_at=next_at, last_at=last_at))
+
+
+def _tell_dead(firing: Firing) -> None:
+    _log.warning(
+        "firing_dead",
+        "Firing of a schedule was given up; it can be queued again",
+        firing_id=firing.id,
+        schedule_id=firing.schedule_id,
+        agent_id=firing.agent_id,
+        error=firing.error,
+    )
 
 
 def _report(error: KelpieError) -> None:

@@ -134,7 +134,7 @@ async def selection(
 
 async def shapes(api: CallerApi, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
     """Agents in Letta's JSON. Facts that only the model's provider knows are left out."""
-    embeds = any(view.agent.embedding for view in views)
+    embeds = any(view.agent.embedding or view.folders for view in views)
     embeddings = {info.handle: info for info in await api.models.known_embeddings()} if embeds else {}
     known = Facts(cache(api.models.known), embeddings, api.encoded_tools)  # most agents of a page share their model
     found = await built(views, lambda view: agent_shape(view, known))

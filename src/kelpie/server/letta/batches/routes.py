@@ -7,6 +7,7 @@ from fastapi import Header, Query
 from pydantic import BaseModel
 
 from kelpie.batches.batches import RepeatableRequest
+from kelpie.core.access.hosts import check_callback
 from kelpie.core.agents.agent import Include
 from kelpie.core.conversations.batches import ITEMS_MAX, REQUESTS_MAX
 from kelpie.core.conversations.messages import Message
@@ -56,6 +57,7 @@ async def send_batch(
     wait_s: Wait = WAIT_S,
     key: Key = None,
 ) -> JsonAnswer:
+    _check_callback(api, body.callback_url)
     items = message_items(agent_id, body, api.settings.max_steps)
     job = await api.batches.create(
         items,
@@ -87,6 +89,7 @@ async def cancel_batch(api: CallerApi, agent_id: AgentPath, batch_id: JobPath) -
 
 @router.post("/messages/batches", summary="Send requests to several agents", response_model=None)
 async def create_batch(api: CallerApi, body: CreateBatch, key: Key = None) -> JsonAnswer:
+    _check_callback(api, body.callback_url)
     items = request_items(body, api.settings.max_steps)
     made = await api.batches.create(items, callback_url=body.callback_url, repeatable=_repeatable(key, body))
     return JsonAnswer(job_shape(made))
@@ -150,6 +153,11 @@ async def list_items(
 async def cancel_batch_of_any(api: CallerApi, batch_id: JobPath) -> JsonAnswer:
     await api.batches.cancel(None, batch_id)
     return JsonAnswer(await _whole(api, None, batch_id))
+
+
+def _check_callback(api: CallerApi, url: str | None) -> None:
+    if url is not None:
+        check_callback(url, private=api.settings.callback_private)
 
 
 def _repeatable(key: str | None, body: BaseModel) -> RepeatableRequest | None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
+from kelpie.core.access.hosts import check_callback
 from kelpie.core.paging import Page
 from kelpie.core.triggers.schedules import FiringStatus
 from kelpie.server.http.json_answer import JsonAnswer, built, listed
@@ -24,6 +25,7 @@ Status = Annotated[FiringStatus | None, Query(description="Only firings in this 
 
 @router.post("", summary="Create a schedule", response_model=None)
 async def create_schedule(api: CallerApi, agent_id: AgentPath, body: ScheduleBody) -> JsonAnswer:
+    _check_callback(api, body)
     return JsonAnswer(schedule_shape(await api.schedules.create(agent_id, new_schedule(body))))
 
 
@@ -48,6 +50,7 @@ async def get_schedule(api: CallerApi, agent_id: AgentPath, schedule_id: Schedul
 async def update_schedule(
     api: CallerApi, agent_id: AgentPath, schedule_id: SchedulePath, body: ScheduleBody
 ) -> JsonAnswer:
+    _check_callback(api, body)
     after = await api.schedules.update(agent_id, schedule_id, lambda before: changed_schedule(body, before))
     return JsonAnswer(schedule_shape(after))
 
@@ -68,3 +71,8 @@ async def list_firings(
     api: CallerApi, agent_id: AgentPath, schedule_id: SchedulePath, page: Page50, status: Status = None
 ) -> JsonAnswer:
     return await listed(await api.schedules.history(agent_id, schedule_id, status, page), firing_shape)
+
+
+def _check_callback(api: CallerApi, body: ScheduleBody) -> None:
+    if body.callback_url is not None:
+        check_callback(body.callback_url, private=api.settings.callback_private)
