@@ -12,7 +12,8 @@ GRID_S = 20  # each step begins at a multiple of it, so that times are the same 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SECRET = re.compile(r"\b([a-z-]+)_[0-9a-f]{32}_[\w-]{43}")
 _ID = re.compile(rf"\b(?:([a-z_]+)-)?({_UUID})\b")
-_CALL = re.compile(r"\bcall_[0-9a-f]{18}\d+\b")
+_CALL = re.compile(r"\bcall_(?:[0-9a-f]{32}|[0-9a-f]{18}\d+)\b")
+_CHALLENGE = re.compile(r"(?<=code_challenge=)[\w-]{43}")
 _HEX = re.compile(r"\b[0-9a-f]{32,64}\b")
 _TIME = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?( [AP]M)?(?: ?UTC)?(Z|[+-]\d\d:?\d\d)?")
 _EPOCH = re.compile(r"\b17672\d{5}\b")
@@ -34,6 +35,7 @@ class Names:
         """The text as it is recorded."""
         text = _SECRET.sub(lambda found: self._name(found[0], found[1].removeprefix("kelpie-") + "_secret"), text)
         text = _CALL.sub(lambda found: self._name(found[0], "call"), text)
+        text = _CHALLENGE.sub(lambda found: self._name(found[0], "challenge"), text)
         text = _ID.sub(self._id, text)
         text = _HEX.sub(lambda found: self._name(found[0], "hash"), text)
         return _EPOCH.sub(lambda found: _since(float(found[0])), _TIME.sub(_moment, text))

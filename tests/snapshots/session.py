@@ -26,6 +26,7 @@ from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
+from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
 
@@ -119,6 +120,7 @@ class _Session:
         self._thinks_s = 0.0
         self._prompts = _Prompts(self._text)
         self._received: list[str] = []
+        self._mcp: dict[str, McpHost] = {}
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
@@ -162,6 +164,8 @@ class _Session:
                 self._tell_model(rest)
             case "host":
                 self._host(rest)
+            case "mcp":
+                self._tell_mcp(rest)
             case "meanwhile":
                 name, _, request = rest.partition(" ")
                 self._under_way[name] = asyncio.ensure_future(self._ask(request))
@@ -252,9 +256,25 @@ class _Session:
 
         self._world.internet.host(name, receive)
 
+    def _tell_mcp(self, rest: str) -> None:
+        name, _, told = rest.partition(" ")
+        if name not in self._mcp:
+            self._mcp[name] = McpHost()
+            self._world.internet.host(name, self._mcp[name])
+        self._mcp[name].tell(json.loads(self._names.meant(told)))
+
+    def _mcp_calls(self) -> list[str]:
+        lines: list[str] = []
+        for name, host in self._mcp.items():
+            seen, host.received = host.received, []
+            for method, told, headers in seen:
+                lines += [f"{name} received {method} {self._text.line(told)}"]
+                lines += [f"  with {self._text.line(headers)}"] if headers else []
+        return lines
+
     def _happened(self) -> list[str]:
         """What the server has asked of others since the last look."""
-        received, self._received = self._received, []
+        received, self._received = [*self._received, *self._mcp_calls()], []
         lines = [json.loads(line) for line in self._logged.getvalue().splitlines()]
         self._logged.seek(0)
         self._logged.truncate()
