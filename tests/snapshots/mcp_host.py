@@ -91,7 +91,7 @@ class McpHost:
         method = message.get("method")
         if method is None:
             waiting = self._asked.pop(str(message.get("id")), None)
-            if waiting is not None:
+            if waiting is not None and not waiting.done():
                 waiting.set_result(message.get("result") or {})
         if method is None or "id" not in message:
             await answer.start(202)

@@ -12,7 +12,7 @@ GRID_S = 20  # each step begins at a multiple of it, so that times are the same 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SECRET = re.compile(r"\b([a-z-]+)_[0-9a-f]{32}_[\w-]{43}")
 _ID = re.compile(rf"\b(?:([a-z_]+)-)?({_UUID})\b")
-_CALL = re.compile(r"\bcall_(?:[0-9a-f]{32}|[0-9a-f]{18}\d+)\b")
+_CALL = re.compile(r"\bcall_[0-9a-f]{8,}\b")
 _CHALLENGE = re.compile(r"(?<=code_challenge=)[\w-]{43}")
 _HEX = re.compile(r"\b[0-9a-f]{32,64}\b")
 _TIME = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?( [AP]M)?(?: ?UTC)?(Z|[+-]\d\d:?\d\d)?")
@@ -40,13 +40,17 @@ class Names:
         text = _HEX.sub(lambda found: self._name(found[0], "hash"), text)
         return _EPOCH.sub(lambda found: _since(float(found[0])), _TIME.sub(_moment, text))
 
+    def hint(self, text: str) -> str:
+        """The end of a secret as it is recorded."""
+        return self._name(text, "hint")
+
     def meant(self, text: str) -> str:
         """The text of a request with the real ids and secrets."""
         return _NAME.sub(lambda found: self._real.get(found[0], found[0]), text)
 
     def _id(self, found: re.Match[str]) -> str:
         if found[2] == _DEFAULT:
-            name = f"{found[1]}-0"
+            name = f"{found[1] or 'uuid'}-0"
             self._real[name] = found[0]
             return name
         return self._name(found[0], found[1] or "uuid")

@@ -154,8 +154,9 @@ class _Session:
             case "as":
                 self._as = {} if rest == "nobody" else {"authorization": f"Bearer {self._names.meant(rest)}"}
             case "with":
-                name, _, value = rest.partition(": ")
-                self._once[name.lower()] = self._names.meant(value)
+                for header in rest.split("\n"):
+                    name, _, value = header.strip().partition(": ")
+                    self._once[name.lower()] = self._names.meant(value)
             case "wait":
                 await asyncio.sleep(float(rest))
             case "restart":

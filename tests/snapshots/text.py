@@ -4,6 +4,7 @@ tool its name, and of an object that was shown before only what has changed."""
 import json
 from typing import Any
 
+from kelpie.accounts.credentials import HINT_CHARS
 from tests.snapshots.names import Names
 
 WIDTH = 118
@@ -29,7 +30,7 @@ class Text:
 
     def _named(self, value: Any, key: str = "") -> Any:
         if isinstance(value, str):
-            return self._names.shown(value)
+            return self._names.hint(value) if key == "hint" and len(value) == HINT_CHARS else self._names.shown(value)
         if isinstance(value, dict):
             return {self._names.shown(name): self._named(inner, name) for name, inner in value.items()}
         if isinstance(value, list):
