@@ -87,7 +87,7 @@ async def _handle(client: OpenAiClient, model: str) -> tuple[str, str]:
         agent = (await client.api.agents.get(agent_id)).agent
     except NotFound:
         known = ", ".join(info.handle for info in offered[:20])
-        raise NotFound("Model", f"{model[:200]}. These embedding models are available: {known or 'none'}") from None
+        raise NotFound("Model", model[:200], f"These embedding models are available: {known or 'none'}.") from None
     if agent.embedding is None:
         raise InvalidInput("model", f"{agent_id} has no embedding model; give the handle of one")
     return agent.embedding, agent_id
