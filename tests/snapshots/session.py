@@ -29,6 +29,7 @@ from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
 from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
+from tests.snapshots.web_host import WebHost
 
 VIRTUAL_S_MAX = 400 * 24 * 3600.0
 PICKS_MAX = 5_000_000
@@ -121,6 +122,7 @@ class _Session:
         self._prompts = _Prompts(self._text)
         self._received: list[str] = []
         self._mcp: dict[str, McpHost] = {}
+        self._web: dict[str, WebHost] = {}
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
@@ -167,6 +169,8 @@ class _Session:
                 self._host(rest)
             case "mcp":
                 self._tell_mcp(rest)
+            case "web":
+                self._tell_web(rest)
             case "meanwhile":
                 name, _, request = rest.partition(" ")
                 self._under_way[name] = asyncio.ensure_future(self._ask(request))
@@ -264,6 +268,23 @@ class _Session:
             self._world.internet.host(name, self._mcp[name])
         self._mcp[name].tell(json.loads(self._names.meant(told)))
 
+    def _tell_web(self, rest: str) -> None:
+        name, _, told = rest.partition(" ")
+        if name not in self._web:
+            self._web[name] = WebHost()
+            self._world.internet.host(name, self._web[name])
+        self._web[name].tell(json.loads(told))
+
+    def _web_requests(self) -> list[str]:
+        lines: list[str] = []
+        for name, host in self._web.items():
+            seen, host.received = host.received, []
+            for line, headers, body in seen:
+                lines += [f"{name} received {line}"]
+                lines += [f"  with {self._text.line(headers)}"] if headers else []
+                lines += [f"  {body}"] if body else []
+        return lines
+
     def _mcp_calls(self) -> list[str]:
         lines: list[str] = []
         for name, host in self._mcp.items():
@@ -275,7 +296,7 @@ class _Session:
 
     def _happened(self) -> list[str]:
         """What the server has asked of others since the last look."""
-        received, self._received = [*self._received, *self._mcp_calls()], []
+        received, self._received = [*self._received, *self._mcp_calls(), *self._web_requests()], []
         lines = [json.loads(line) for line in self._logged.getvalue().splitlines()]
         self._logged.seek(0)
         self._logged.truncate()
