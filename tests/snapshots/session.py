@@ -179,6 +179,8 @@ class _Session:
                 return await self._under_way.pop(rest)
             case "upload":
                 return await self._upload(rest)
+            case "raw":
+                return await self._raw(rest)
             case "quietly":
                 return (await self._ask(rest))[:1]
             case "sql":
@@ -195,6 +197,11 @@ class _Session:
             json.loads(body or "null")
             return await self._answer(method, path, body.encode() or None)
         raise NoStep(f"The body is no JSON: {body}")
+
+    async def _raw(self, rest: str) -> list[str]:
+        """A request whose body is no JSON."""
+        method, path, text = (*self._names.meant(rest).split(" ", 2), "")[:3]
+        return await self._answer(method, path, text.replace("\\n", "\n").encode())
 
     async def _upload(self, rest: str) -> list[str]:
         path, name, *content = shlex.split(self._names.meant(rest))
@@ -363,6 +370,7 @@ def _settings(todo: Sequence[Step], told: list[str]) -> tuple[Settings, Sequence
             return settings, todo[at:]
         if name not in known:
             raise NoStep(f"There is no setting '{name}'.")
-        settings = replace(settings, **{name: json.loads(value)})
-        told += [*([step.comment] if step.comment else []), f"> {step.command}"]
+        given = json.loads(value)
+        settings = replace(settings, **{name: tuple(given) if isinstance(given, list) else given})
+        told += [*([""] if told else []), *([step.comment] if step.comment else []), f"> {step.command}"]
     return settings, ()

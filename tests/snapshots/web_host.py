@@ -11,7 +11,7 @@ from typing import Any
 
 from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 
-_USUAL = ("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "user-agent")
+_USUAL = ("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "user-agent", "x-begun")
 
 
 class WebHost:
