@@ -13,6 +13,8 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SECRET = re.compile(r"\b([a-z-]+)_[0-9a-f]{32}_[\w-]{43}")
 _ID = re.compile(rf"\b(?:([a-z][a-z_-]*)-)?({_UUID})\b")
 _CALL = re.compile(r"\bcall_[0-9a-f]{8,}\b")
+_ITEM = re.compile(rf"\b(resp|msg|fc|rs|in|fco)_(?:{_UUID}|[0-9a-f]{{32}})(?:_\d+)?\b")
+_CHALLENGE = re.compile(r"(?<=code_challenge=)[\w-]{43}")
 _HEX = re.compile(r"\b[0-9a-f]{32,64}\b")
 _TIME = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?( [AP]M)?(?: ?UTC)?(Z|[+-]\d\d:?\d\d)?")
 _EPOCH = re.compile(r"\b17672\d{5}\b")
@@ -34,6 +36,8 @@ class Names:
         """The text as it is recorded."""
         text = _SECRET.sub(lambda found: self._name(found[0], found[1].removeprefix("kelpie-") + "_secret"), text)
         text = _CALL.sub(lambda found: self._name(found[0], "call"), text)
+        text = _ITEM.sub(lambda found: self._name(found[0], found[1]), text)
+        text = _CHALLENGE.sub(lambda found: self._name(found[0], "challenge"), text)
         text = _ID.sub(self._id, text)
         text = _HEX.sub(lambda found: self._name(found[0], "hash"), text)
         return _EPOCH.sub(lambda found: _since(float(found[0])), _TIME.sub(_moment, text))

@@ -27,8 +27,10 @@ from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
 from kelpie.sim.scenarios.records.secrets import boot_with_key_file
+from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
+from tests.snapshots.web_host import WebHost
 
 VIRTUAL_S_MAX = 400 * 24 * 3600.0
 PICKS_MAX = 5_000_000
@@ -122,6 +124,8 @@ class _Session:
         self._thinks_s = 0.0
         self._prompts = _Prompts(self._text)
         self._received: list[str] = []
+        self._mcp: dict[str, McpHost] = {}
+        self._web: dict[str, WebHost] = {}
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
@@ -156,8 +160,9 @@ class _Session:
             case "as":
                 self._as = {} if rest == "nobody" else {"authorization": f"Bearer {self._names.meant(rest)}"}
             case "with":
-                name, _, value = rest.partition(": ")
-                self._once[name.lower()] = self._names.meant(value)
+                for header in rest.split("\n"):
+                    name, _, value = header.strip().partition(": ")
+                    self._once[name.lower()] = self._names.meant(value)
             case "wait":
                 await asyncio.sleep(float(rest))
             case "restart":
@@ -172,6 +177,10 @@ class _Session:
                 self._provider(rest)
             case "key" if command == KEY_FILE:
                 pass  # the server has kept its keys in a file from the start
+            case "mcp":
+                self._tell_mcp(rest)
+            case "web":
+                self._tell_web(rest)
             case "meanwhile":
                 name, _, request = rest.partition(" ")
                 self._under_way[name] = asyncio.ensure_future(self._ask(request))
@@ -323,9 +332,42 @@ class _Session:
 
         self._world.internet.host(name, receive)
 
+    def _tell_mcp(self, rest: str) -> None:
+        name, _, told = rest.partition(" ")
+        if name not in self._mcp:
+            self._mcp[name] = McpHost()
+            self._world.internet.host(name, self._mcp[name])
+        self._mcp[name].tell(json.loads(self._names.meant(told)))
+
+    def _tell_web(self, rest: str) -> None:
+        name, _, told = rest.partition(" ")
+        if name not in self._web:
+            self._web[name] = WebHost()
+            self._world.internet.host(name, self._web[name])
+        self._web[name].tell(json.loads(told))
+
+    def _web_requests(self) -> list[str]:
+        lines: list[str] = []
+        for name, host in self._web.items():
+            seen, host.received = host.received, []
+            for line, headers, body in seen:
+                lines += [f"{name} received {line}"]
+                lines += [f"  with {self._text.line(headers)}"] if headers else []
+                lines += [f"  {body}"] if body else []
+        return lines
+
+    def _mcp_calls(self) -> list[str]:
+        lines: list[str] = []
+        for name, host in self._mcp.items():
+            seen, host.received = host.received, []
+            for method, told, headers in seen:
+                lines += [f"{name} received {method} {self._text.line(told)}"]
+                lines += [f"  with {self._text.line(headers)}"] if headers else []
+        return lines
+
     def _happened(self) -> list[str]:
         """What the server has asked of others since the last look."""
-        received, self._received = self._received, []
+        received, self._received = [*self._received, *self._mcp_calls(), *self._web_requests()], []
         lines = [json.loads(line) for line in self._logged.getvalue().splitlines()]
         self._logged.seek(0)
         self._logged.truncate()

@@ -25,6 +25,7 @@ from kelpie.tools.registry.mcp_servers import Change
 ITEMS_MAX = 1000
 SECONDS_MAX = 86_400.0
 MEMORY_MB_MAX = 1024 * 1024
+_ONLY_A_MASK = f"{MASK} stands for a value that is not shown; send the value itself"
 
 Texts = Annotated[list[str], Field(max_length=ITEMS_MAX, fail_fast=True)]
 Pairs = NamedTexts
@@ -188,7 +189,7 @@ def _made(kind: McpServerType, given: dict[str, Any]) -> McpConfig:
     for name in ("token", "env", "custom_headers"):
         held = values.get(name)
         if held == MASK or (isinstance(held, Mapping) and MASK in held.values()):
-            raise InvalidInput(f"config.{name}", f"{MASK} stands for a value that is not shown; send the value itself")
+            raise InvalidInput(f"config.{name}", _ONLY_A_MASK)
     return replace(McpConfig(kind), **values)
 
 
@@ -259,13 +260,14 @@ def _options(given: Mapping[str, Any]) -> McpOptions:
 
 
 def _kept(before: McpConfig, values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a change; where one is only a mask, the stored one stays."""
+    """The values of a change; where one is only a mask, the stored one stays. Raises InvalidInput for a mask of a value
+    that is not stored."""
     if values.get("token") == MASK:
         del values["token"]
     for name in ("env", "custom_headers"):
         if values.get(name) is not None:
             stored: Mapping[str, str] = getattr(before, name) or {}
-            values[name] = {
-                key: stored[key] if value == MASK and key in stored else value for key, value in values[name].items()
-            }
+            if any(value == MASK and key not in stored for key, value in values[name].items()):
+                raise InvalidInput(f"config.{name}", _ONLY_A_MASK)
+            values[name] = {key: stored[key] if value == MASK else value for key, value in values[name].items()}
     return values
