@@ -49,7 +49,7 @@ def _value(hint: Any, number: int, name: str, default: Any = MISSING) -> Any:
     if origin in (Mapping, dict):
         kinds = inner[1]
         return {f"{name} {each}": _value(kinds, 10 * number + each, name) for each in range(2)}
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return filled(hint, number)
     if issubclass(hint, bool):
         return True if default is MISSING else not default
