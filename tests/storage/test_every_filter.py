@@ -6,7 +6,7 @@ where rows belong to agents, one of an agent that was deleted. No list may show 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import insert, text
@@ -53,6 +53,7 @@ BY = Author(AuthorKind.user, "user 1")
 KEYRING = Keyring([Key(bytes(32))])
 SEALING = Sealing(KEYRING, b"seed")
 
+T = TypeVar("T")
 Filter = tuple[dict[str, Any], Sequence[int]]
 
 
@@ -75,6 +76,11 @@ class Listing:
 
 def three(kind: type[Any], **given: Any) -> list[Any]:
     return [filled(kind, number, **given) for number in (1, 2, 3)]
+
+
+def four(kind: type[T]) -> list[T]:
+    """The values that `three` makes, each at the place of its number."""
+    return [filled(kind, number) for number in range(4)]
 
 
 def twin(value: Any, number: int = 9, **given: Any) -> Any:
@@ -115,7 +121,7 @@ def _runs(tx: Tx) -> list[Run]:
     return made
 
 
-RUN, STEP = (tuple(filled(kind, number) for number in (0, 1, 2, 3)) for kind in (Run, Step))
+RUN, STEP = four(Run), four(Step)
 RUNS: Sequence[Filter] = [
     ({"run_id": RUN[2].id}, [2]),
     ({"agent_ids": (agent(1), agent(3))}, [1, 3]),
@@ -224,7 +230,7 @@ def _agents(tx: Tx) -> list[Agent]:
     return [replace(each, tags=tuple(sorted(each.tags))) for each in made]
 
 
-AGENT, IDENTITY = (tuple(filled(kind, number) for number in (0, 1, 2, 3)) for kind in (Agent, Identity))
+AGENT, IDENTITY = four(Agent), four(Identity)
 ALL = {"show_hidden": True}
 AGENTS: Sequence[Filter] = [
     (ALL, [1, 2, 3]),
@@ -316,7 +322,7 @@ def _blocks(tx: Tx) -> list[Block]:
     return made
 
 
-BLOCK = tuple(filled(Block, number) for number in (0, 1, 2, 3))
+BLOCK = four(Block)
 BLOCKS: Sequence[Filter] = [
     (ALL, [1, 2, 3]),
     ({**ALL, "label": BLOCK[2].label}, [2]),
@@ -358,7 +364,7 @@ def _facts(tx: Tx) -> list[Fact]:
     return made
 
 
-FACT = tuple(filled(Fact, number) for number in (0, 1, 2, 3))
+FACT = four(Fact)
 
 
 def _entries(tx: Tx) -> list[WorkingMemoryEntry]:
@@ -369,7 +375,7 @@ def _entries(tx: Tx) -> list[WorkingMemoryEntry]:
     return made
 
 
-ENTRY = tuple(filled(WorkingMemoryEntry, number) for number in (0, 1, 2, 3))
+ENTRY = four(WorkingMemoryEntry)
 
 
 # --- tools and providers ----------------------------------------------------------------------------------------------
@@ -384,7 +390,7 @@ def _tools(tx: Tx) -> list[Tool]:
     return made
 
 
-TOOL = tuple(filled(Tool, number) for number in (0, 1, 2, 3))
+TOOL = four(Tool)
 
 
 def _providers(tx: Tx) -> list[ModelProvider]:
