@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, text, update
 
 from kelpie.core.access.identities import Identity, IdentityQuery
 from kelpie.core.agents.agent import Agent, AgentQuery
@@ -17,28 +17,29 @@ from kelpie.core.agents.groups import Group, GroupQuery, ManagerType
 from kelpie.core.agents.projects import Project, ProjectQuery
 from kelpie.core.conversations.conversations import ArchiveStatus, Conversation, ConversationQuery
 from kelpie.core.conversations.jobs import Job, JobQuery, JobStatus
-from kelpie.core.conversations.messages import Usage
+from kelpie.core.conversations.messages import Message, MessageSearch, Role, Text, Usage
 from kelpie.core.conversations.runs import Comparison, Run, RunQuery, RunStatus, Step, StepQuery
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.memory.block_history import Author, AuthorKind
 from kelpie.core.memory.blocks import Block, BlockQuery
 from kelpie.core.memory.facts import Entity, Fact, FactQuery
-from kelpie.core.memory.passages import Archive, ArchiveQuery
+from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage, PassageQuery
 from kelpie.core.memory.working_memory import EntryQuery, WorkingMemoryEntry
 from kelpie.core.models.model_providers import ModelProvider, ProviderAccess, ProviderQuery
 from kelpie.core.paging import Page
 from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord
-from kelpie.core.tools.tools import Tool, ToolQuery, ToolType
+from kelpie.core.tools.tools import Tool, ToolQuery, ToolSearch, ToolType
 from kelpie.storage import providers
 from kelpie.storage.agents import agents, groups, identities, projects
-from kelpie.storage.archives import archives
+from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.storage.blocks import attachments, blocks
-from kelpie.storage.conversations import conversations
+from kelpie.storage.conversations import conversations, message_search, messages
 from kelpie.storage.encryption.sealing import Sealing
 from kelpie.storage.memory import entities, facts, working_memory
 from kelpie.storage.runs import jobs, runs, steps, tool_calls
 from kelpie.storage.tables import agent_archives, journal, metadata, removed_agents
 from kelpie.storage.tables import runs as runs_table
+from kelpie.storage.tools import search as tool_search
 from kelpie.storage.tools import tools
 from kelpie.world.database import Tx
 from kelpie.world.keyring import Key, Keyring
@@ -115,9 +116,8 @@ def _runs(tx: Tx) -> list[Run]:
         )
         tool_calls.add(tx, [record, replace(record, tool_id=f"tool {number + 1}", outcome=CallOutcome.interrupted)])
         agents.create(tx, filled(Agent, number, id=agent(number)))
-    for number, at in ((1, made[0].created_at), (2, 5000), (3, 5000)):
-        row = {"agent_id": agent(number), "turn_id": made[number - 1].id, "step": 0, "kind": "open", "epoch": 1}
-        tx.execute(insert(journal), row | {"created_at": at})
+    row = {"agent_id": agent(1), "turn_id": made[0].id, "step": 0, "kind": "open", "epoch": 1, "created_at": 5000}
+    tx.execute(insert(journal), row)
     return made
 
 
@@ -155,9 +155,9 @@ RUNS: Sequence[Filter] = [
     ({"cost_micros_min": filled(Usage, 2).cost_micros}, [2, 3]),
     ({"recovered": True}, [3]),
     ({"recovered": False}, [1, 2]),
-    ({"idle_since": RUN[1].created_at + 1}, [1]),
-    ({"idle_since": RUN[1].created_at}, []),
-    ({"idle_since": 5000}, [1]),
+    ({"idle_since": RUN[2].created_at}, []),
+    ({"idle_since": RUN[2].created_at + 1}, [2]),
+    ({"idle_since": 5000}, [2]),
     ({"idle_since": 5001}, [1, 2]),
 ]
 
@@ -378,6 +378,67 @@ def _entries(tx: Tx) -> list[WorkingMemoryEntry]:
 ENTRY = four(WorkingMemoryEntry)
 
 
+def _passages(tx: Tx) -> list[Passage]:
+    archive = filled(Archive, 1, organization_id=OURS)
+    made = [
+        filled(Passage, number, organization_id=OURS, archive_id=archive.id, text=f"A pear, and {number} more.")
+        for number in (1, 2, 3)
+    ]
+    made = [replace(each, tags=tuple(sorted((*each.tags, "all")))) for each in made]
+    elsewhere, others, gone = (filled(Archive, number, organization_id=OURS) for number in (4, 5, 6))
+    for one in (archive, elsewhere, replace(others, organization_id=OTHERS), gone):
+        archives.insert(tx, one)
+    for each in made:
+        passages.insert(tx, each)
+    for number, one, owner in ((7, others, OTHERS), (8, gone, OURS)):
+        passages.insert(tx, twin(made[1], number, archive_id=one.id, organization_id=owner))
+    tx.execute(update(metadata.tables["archives"]).values(removed=True).where(text(f"id = '{gone.id}'")))
+    return made
+
+
+PASSAGE = four(Passage)
+PASSAGES: Sequence[Filter] = [
+    ({"tags": (PASSAGE[1].tags[0], PASSAGE[2].tags[1])}, [1, 2]),
+    ({"tags": (PASSAGE[2].tags[0], "all", "all"), "match_all_tags": True}, [2]),
+    ({"tags": (PASSAGE[2].tags[0], PASSAGE[1].tags[0]), "match_all_tags": True}, []),
+    ({"since": PASSAGE[2].created_at}, [2, 3]),
+    ({"until": PASSAGE[2].created_at}, [1, 2]),
+]
+OTHER_THAN_FILTERS = ("text", "limit", "mode", "mentions", "oldest_first")
+
+
+def _messages(tx: Tx) -> list[Message]:
+    roles = (Role.user, Role.assistant, Role.user)
+    made = [
+        filled(
+            Message, number, agent_id=agent(number), role=role, seq=1, content=(Text(f"A pear, and {number} more."),)
+        )
+        for number, role in enumerate(roles, 1)
+    ]
+    made = [replace(each, tool_calls=(), tool_returns=(), answers=()) for each in made]
+    made[0] = replace(made[0], conversation_id=None)
+    for number, message in enumerate((*made, twin(made[1], agent_id=agent(4))), 1):
+        owner = OTHERS if number == 4 else OURS
+        agents.create(tx, filled(Agent, number, id=agent(number), organization_id=owner))
+        messages.append(tx, [message])
+    return made
+
+
+MESSAGE = four(Message)
+MESSAGES: Sequence[Filter] = [
+    ({"agent_id": agent(2)}, [2]),
+    ({"conversation_id": MESSAGE[2].conversation_id}, [2]),
+    ({"conversation_id": "default"}, [1]),
+    ({"roles": (Role.user, Role.summary)}, [1, 3]),
+    ({"project_id": filled(Agent, 2).project_id}, [2]),
+    ({"template_id": filled(Agent, 2).template_id}, [2]),
+    ({"created_from": MESSAGE[2].created_at}, [2, 3]),
+    ({"created_to": MESSAGE[2].created_at}, [1, 2]),
+    ({"spoken": True}, [1, 2, 3]),
+    ({"not_step": MESSAGE[2].step_id}, [1, 3]),
+]
+
+
 # --- tools and providers ----------------------------------------------------------------------------------------------
 
 
@@ -407,6 +468,21 @@ def _providers(tx: Tx) -> list[ModelProvider]:
 
 
 PROVIDER = filled(ModelProvider, 2, unreadable={})
+
+PASSAGE_ARCHIVE = filled(Archive, 1).id
+
+
+def searching_passages(place: Any, words: str) -> Callable[[Tx, Any], Sequence[Any]]:
+    return lambda tx, query: [each.passage for each in passage_search.search(tx, place, replace(query, text=words))]
+
+
+def searching_messages(words: str) -> Callable[[Tx, Any], Sequence[Any]]:
+    return lambda tx, query: [each for each, _ in message_search.search(tx, OURS, replace(query, text=words))]
+
+
+def searching_tools(words: str) -> Callable[[Tx, Any], Sequence[Any]]:
+    return lambda tx, query: [each.tool for each in tool_search.search(tx, OURS, replace(query, text=words))]
+
 
 LISTINGS = [
     Listing(RunQuery, _runs, lambda tx, query: runs.select_runs(tx, OURS, query), RUNS),
@@ -464,6 +540,24 @@ LISTINGS = [
         ({"exclude_tool_types": (ToolType.custom, ToolType.letta_core)}, [3]), ({"only_letta": True}, [2]),
         ({"exclude_letta": True}, [1, 3]), ({"project_id": TOOL[2].project_id}, [2, 3]),
     ], count=lambda tx, query: tools.count(tx, OURS, query)),
+    *(
+        Listing(PassageQuery, _passages, searching_passages(place, words), PASSAGES, beside=OTHER_THAN_FILTERS)
+        for place in (OURS, PASSAGE_ARCHIVE)
+        for words in ("", "pear")
+    ),
+    *(
+        Listing(MessageSearch, _messages, searching_messages(words), MESSAGES,
+                beside=("text", "limit", "mode", "mentions"))
+        for words in ("", "pear")
+    ),
+    *(
+        Listing(ToolSearch, _tools, searching_tools(words), [
+            ({"tool_types": (ToolType.custom, ToolType.letta_core)}, [1, 2]),
+            ({"tags": (TOOL[1].tags[0], TOOL[2].tags[1])}, [1, 2]),
+            ({"tool_types": (ToolType.custom,), "tags": (TOOL[2].tags[1],)}, []),
+        ], beside=("text", "limit", "mode"))
+        for words in ("", "description", "escripti")
+    ),
     Listing(ProviderQuery, _providers, lambda tx, query: providers.page(tx, OURS, query, KEYRING), [
         ({"name": PROVIDER.name}, [2]), ({"provider_type": "azure"}, [1, 3]),
         ({"name": PROVIDER.name, "provider_type": "openai"}, [2]),
@@ -498,7 +592,8 @@ def tx(stored: Tx) -> Iterator[Tx]:
 @pytest.mark.parametrize("listing", LISTINGS, ids=map(name_of, LISTINGS))
 def test_every_filter_keeps_what_it_should(tx: Tx, listing: Listing) -> None:
     rows = listing.write(tx)
-    page = {"page": Page()} if "page" in listing.beside else {}
+    needed: dict[str, Any] = {"page": Page(), "text": ""}
+    page = {name: value for name, value in needed.items() if name in listing.beside}
     for given, numbers in (({}, listing.plain), *listing.filters):
         query = listing.query(**page, **given)
         found = listing.read(tx, query)
