@@ -116,6 +116,7 @@ def said_to_json(said: ScheduledMessages) -> dict[str, Any]:
                 "name": message.name,
                 "otid": message.otid,
                 "sender_id": message.sender_id,
+                "group_id": message.group_id,
             }
             for message in said.messages
         ],
@@ -133,7 +134,12 @@ def said_from_json(data: Mapping[str, Any]) -> ScheduledMessages:
     return ScheduledMessages(
         tuple(
             NewMessage(
-                Role(each["role"]), content_from_json(each["content"]), each["name"], each["otid"], each["sender_id"]
+                Role(each["role"]),
+                content_from_json(each["content"]),
+                each["name"],
+                each["otid"],
+                each["sender_id"],
+                each.get("group_id"),  # missing where it was stored by an older version
             )
             for each in data["messages"]
         ),

@@ -75,7 +75,12 @@ def _message(message: NewMessage) -> dict[str, Any]:
     texts = [part.text for part in message.content if isinstance(part, Text)]
     plain = len(texts) == len(message.content) == 1
     content: Any = texts[0] if plain else [_part(part) for part in message.content]
-    optional = {"name": message.name, "otid": message.otid, "sender_id": message.sender_id}
+    optional = {
+        "name": message.name,
+        "otid": message.otid,
+        "sender_id": message.sender_id,
+        "group_id": message.group_id,
+    }
     given = {name: value for name, value in optional.items() if value is not None}
     return {"type": "message", "role": message.role.value, "content": content} | given
 
