@@ -157,9 +157,12 @@ def _tests(known: Reached, planted: Planted, options: argparse.Namespace) -> tup
 
 
 def _import_foreign() -> None:
-    """What is imported here is there in every fork."""
+    """What is imported here is there in every fork.
+
+    Not the private modules: who imports `_asyncio` before `asyncio` gets two that do not know each other's tasks.
+    """
     for name in json.loads((RECORDED / "imports.json").read_text()):
-        if not re.match(r"(_pytest|pytest|xdist|execnet|_hypothesis)", name):
+        if not re.match(r"(_|pytest|xdist|execnet|_hypothesis)", name):
             with suppress(Exception):
                 importlib.import_module(name)
     gc.collect()
