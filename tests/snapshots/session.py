@@ -26,6 +26,7 @@ from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
+from tests.snapshots import invariants
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
 
@@ -136,8 +137,12 @@ class _Session:
             told += [f"  {line}" for line in self._happened()]
             if self._restarts and not self._under_way:
                 await self._machine.restart()
+            elif not self._under_way:
+                invariants.hold(self._machine)
         await self._next_moment()
         told += ["", *self._rows()]
+        if not self._restarts:
+            await invariants.hold_at_the_end(self._machine)
         await self._machine.stop()
 
     async def _next_moment(self) -> None:
