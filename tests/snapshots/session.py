@@ -5,13 +5,16 @@ import json
 import re
 import shlex
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from difflib import unified_diff
+from functools import partial
 from io import StringIO
 from typing import Any
 
+from kelpie.agent.journal import commits
+from kelpie.core.errors import CommitUnknown, StorageBusy
 from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
 from kelpie.sim.faults import Faults
@@ -25,8 +28,11 @@ from kelpie.sim.ports.disk import Disk, schema_image
 from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.sim.scenarios.fixtures.external_service import HOST, ExternalService
+from kelpie.sim.scenarios.fixtures.journal_faults import JournalPoints
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
 from kelpie.sim.scenarios.records.secrets import boot_with_key_file
+from kelpie.world.database import Tx
+from tests.snapshots import invariants
 from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
@@ -39,6 +45,7 @@ KEY_FILE = "key file"  # a command: the server stores its encryption keys, and c
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
 _HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
 _USUAL = ("content-type", "application/json")
+_IN_DOUBT = "  log warning commit_outcome_unknown"
 _images: list[bytes] = []
 
 
@@ -71,8 +78,36 @@ def steps(text: str) -> list[Step]:
     return found
 
 
-def play(text: str, *, restarts: bool = False) -> str:
-    """The text with everything recorded anew. With `restarts` the power is cut after every step.
+@contextmanager
+def _doubtful_commits() -> Iterator[None]:
+    """Every commit of a turn is refused once, after all of its work; then it is stored, and nobody hears of it."""
+    transact, refused = JournalPoints.transact, set[Callable[[Tx], Any]]()
+
+    async def told(self: JournalPoints, fn: Callable[[Tx], Any]) -> Any:
+        if fn.__module__ != commits.__name__:
+            return await transact(self, fn)
+        if fn not in refused:
+            refused.add(fn)
+            await transact(self, partial(_refuse, fn))
+        await transact(self, fn)
+        self._database._in_doubt()
+        raise CommitUnknown("The answer was lost.")
+
+    JournalPoints.transact = told  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        JournalPoints.transact = transact  # type: ignore[method-assign]
+
+
+def _refuse(fn: Callable[[Tx], Any], tx: Tx) -> None:
+    fn(tx)
+    raise StorageBusy("The database is locked.")
+
+
+def play(text: str, *, restarts: bool = False, doubtful: bool = False) -> str:
+    """The text with everything recorded anew. With `restarts` the power is cut after every step; with `doubtful`
+    every commit of a turn is refused once and then stored without an answer, and the warnings of that are left out.
 
     Raises NoStep for a command that is wrong, and SimError for what a simulation raises.
     """
@@ -87,13 +122,13 @@ def play(text: str, *, restarts: bool = False) -> str:
         await _Session(world, logged, steps(text), restarts=restarts).play(told)
 
     loop = SimLoop(0, Fifo(), picks_max=PICKS_MAX, virtual_s_max=VIRTUAL_S_MAX)
-    with _logs_in(logged):
+    with _logs_in(logged), _doubtful_commits() if doubtful else nullcontext():
         outcome = simulate(main, loop)
     disk.close()
     outcome.get()
     if loop.unhandled:
         raise SimError(f"nobody handled: {loop.unhandled[0]}")
-    return "\n".join(told) + "\n"
+    return "\n".join(line for line in told if not (doubtful and line == _IN_DOUBT)) + "\n"
 
 
 @contextmanager
@@ -144,8 +179,12 @@ class _Session:
             told += [f"  {line}" for line in self._happened()]
             if self._restarts and not self._under_way:
                 await self._machine.restart()
+            elif not self._under_way:
+                invariants.hold(self._machine)
         await self._next_moment()
         told += ["", *self._rows()]
+        if not self._restarts:
+            await invariants.hold_at_the_end(self._machine)
         await self._machine.stop()
 
     async def _next_moment(self) -> None:

@@ -10,6 +10,7 @@ from tests.snapshots.session import NoStep, play, steps
 
 FOLDER = Path(__file__).parent
 FILES = {str(file.relative_to(FOLDER).with_suffix("")): file for file in sorted(FOLDER.rglob("*.txt"))}
+_TURN = "the model is asked"
 _UNCUT = re.compile(r"^# Without power cuts, because ", re.MULTILINE)
 
 
@@ -23,6 +24,12 @@ def test_the_session_is_as_it_was_recorded(name: str) -> None:
 def test_a_power_cut_after_every_step_changes_nothing(name: str) -> None:
     recorded = FILES[name].read_text()
     assert (told := difference(recorded, play(recorded, restarts=True), name)) == "", told
+
+
+@pytest.mark.parametrize("name", [name for name, file in FILES.items() if _TURN in file.read_text()])
+def test_commits_that_are_refused_or_not_heard_of_change_nothing(name: str) -> None:
+    recorded = FILES[name].read_text()
+    assert (told := difference(recorded, play(recorded, doubtful=True), name)) == "", told
 
 
 def difference(recorded: str, played: str, name: str) -> str:

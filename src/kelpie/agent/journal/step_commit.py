@@ -158,7 +158,8 @@ def _recall(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: Ste
     stop = None if run.status in UNFINISHED else run.stop_reason
     # The agents it touched and whether it cleared the context are unknown. After a commit of unknown outcome all agents
     # reload; calling the context cleared only makes the next turn read it again.
-    known = {row.id: row for row in entry.rows}  # committed, even if the history was emptied since
+    # Committed, even if the history was emptied since; unless that was found in the commit, which wrote none of them.
+    known = {} if stop is StopReason.cancelled else {row.id: row for row in entry.rows}
     found = known | {row.id: row for row in messages.get_many(tx, ids)}
     rows = tuple(found[i] for i in ids if i in found)
     now = loaded_agent.refresh(tx, loaded)

@@ -79,7 +79,8 @@ class ApprovalExpiry:
             background=True,
             metadata={"run_type": RUN_TYPE},
         )
-        left = (call for request in messages.get_many(tx, [pending.request]) for call in matching.left(request, pending))
+        requests = messages.get_many(tx, [pending.request])
+        left = (call for request in requests for call in matching.left(request, pending))
         given = RunInput((), self.max_steps, answers=tuple(ApprovalDecision(call.id, False, why) for call in left))
         runs.open_run(tx, run, agent.organization_id, given, NOBODY)
         return run, False

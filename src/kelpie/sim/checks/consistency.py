@@ -39,7 +39,8 @@ _WRONG = {
     "a completed run has not one step that ended it": f"""
         SELECT r.id, r.stop_reason, count(s.id) FROM runs r
         LEFT JOIN steps s ON s.run_id = r.id AND s.stop_reason = r.stop_reason
-        WHERE r.status = 'completed' AND r.step_count > 0 AND {_NOT_COMPACTED} GROUP BY r.id HAVING count(s.id) <> 1""",
+        WHERE r.status = 'completed' AND r.step_count > 0 AND r.owner <> '' AND {_NOT_COMPACTED}
+        GROUP BY r.id HAVING count(s.id) <> 1""",
     "a cancelled step does not say so": """
         SELECT id, stop_reason FROM steps WHERE status = 'cancelled' AND coalesce(stop_reason, '') <> 'cancelled'""",
     "a run has ended and does not say when, or how long it took": """
