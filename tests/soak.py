@@ -44,7 +44,12 @@ MODEL = ("tests/live/test_real_model.py",)  # alone: each worker has a model ser
 MODEL_WORKERS = "2"
 GROUPS = (
     ("tests/sim/test_mutations.py",),
-    ("tests/actors/test_schedules.py", "tests/memory/test_isolation.py", "tests/acceptance/test_long_memory.py"),
+    (
+        "tests/actors/test_schedules.py",
+        "tests/memory/test_isolation.py",
+        "tests/acceptance/test_long_memory.py",
+        "tests/snapshots/test_snapshots.py",
+    ),
     ("tests/conformance/test_hostile.py", "tests/acceptance/test_odd_values.py"),
 )
 

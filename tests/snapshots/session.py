@@ -17,7 +17,6 @@ from kelpie.agent.journal import commits
 from kelpie.core.errors import CommitUnknown, StorageBusy
 from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
-from kelpie.sim.faults import Faults
 from kelpie.sim.loop.errors import SimError
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.schedules import Fifo
@@ -36,6 +35,7 @@ from tests.snapshots import invariants
 from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
 from tests.snapshots.text import STRING_MAX, Text
+from tests.snapshots.trouble import ChosenFaults, DatabaseTrouble
 from tests.snapshots.web_host import WebHost
 
 VIRTUAL_S_MAX = 400 * 24 * 3600.0
@@ -43,7 +43,8 @@ PICKS_MAX = 5_000_000
 PATIENCE_S = 3 * 3600.0
 KEY_FILE = "key file"  # a command: the server stores its encryption keys, and can change them
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
-_READS = re.compile(r"(quietly )?GET |(as|give|host|keep|mcp|model|provider|sql|web|with) ")  # the server is as before
+# After these the server is as before.
+_READS = re.compile(r"(quietly )?GET |(as|database|fault|give|host|keep|mcp|model|provider|sql|web|with) ")
 _HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
 _USUAL = ("content-type", "application/json")
 _IN_DOUBT = "  log warning commit_outcome_unknown"
@@ -117,13 +118,15 @@ def play(text: str, *, restarts: bool = False, doubtful: bool = False) -> str:
     told: list[str] = []
     disk = Disk(_images[0])
     logged = StringIO()
+    database = DatabaseTrouble()
 
     async def main(loop: SimLoop) -> None:
-        world = SimWorld(lambda _: Faults(loop, ()), disk)
-        await _Session(world, logged, steps(text), restarts=restarts).play(told)
+        faults = ChosenFaults(loop)
+        world = SimWorld(lambda _: faults, disk)
+        await _Session(world, logged, steps(text), faults, database, restarts=restarts).play(told)
 
     loop = SimLoop(0, Fifo(), picks_max=PICKS_MAX, virtual_s_max=VIRTUAL_S_MAX)
-    with _logs_in(logged), _doubtful_commits() if doubtful else nullcontext():
+    with _logs_in(logged), _doubtful_commits() if doubtful else nullcontext(), database.installed():
         outcome = simulate(main, loop)
     disk.close()
     outcome.get()
@@ -143,8 +146,19 @@ def _logs_in(sink: StringIO) -> Iterator[None]:
 
 
 class _Session:
-    def __init__(self, world: SimWorld, logged: StringIO, todo: Sequence[Step], *, restarts: bool) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        logged: StringIO,
+        todo: Sequence[Step],
+        faults: ChosenFaults,
+        database: DatabaseTrouble,
+        *,
+        restarts: bool,
+    ) -> None:
         self._todo = todo
+        self._faults = faults
+        self._database = database
         self._logged = logged
         self._restarts = restarts
         self._names = Names()
@@ -157,7 +171,7 @@ class _Session:
         self._under_way: dict[str, asyncio.Task[list[str]]] = {}
         self._kept: dict[str, bytes] = {}
         self._replies: deque[tuple[int, str]] = deque()
-        self._thinks_s = 0.0
+        self._thinks_s = deque([0.0])
         self._prompts = _Prompts(self._text)
         self._received: list[str] = []
         self._mcp: dict[str, McpHost] = {}
@@ -229,6 +243,12 @@ class _Session:
                 await asyncio.sleep(1.0)
             case "finish":
                 return await self._under_way.pop(rest)
+            case "drop":
+                self._under_way.pop(rest).cancel()
+            case "fault":
+                self._faults.choose_next(rest)
+            case "database":
+                self._database.arrange(rest)
             case "times" | "together":
                 number, _, request = rest.partition(" ")
                 return await self._often(int(number), request, together=word == "together")
@@ -318,8 +338,8 @@ class _Session:
 
     def _tell_model(self, rest: str) -> None:
         verb, _, told = rest.partition(" ")
-        if verb == "thinks":
-            self._thinks_s = float(told)
+        if verb == "thinks":  # several times are for one reply each, and the last stays
+            self._thinks_s = deque(map(float, told.split()))
         elif verb == "replies":
             status, _, body = told.partition(" ")
             self._replies.append((int(status), self._names.meant(body)))
@@ -327,7 +347,7 @@ class _Session:
             raise NoStep(f"A model 'thinks' or 'replies', and not: '{rest}'.")
 
     async def _model(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
-        await asyncio.sleep(self._thinks_s)
+        await asyncio.sleep(self._thinks_s.popleft() if len(self._thinks_s) > 1 else self._thinks_s[0])
         if self._replies and asked.path.endswith("/chat/completions"):
             status, body = self._replies.popleft()
             self._prompts.seen(json.loads(asked.body))
