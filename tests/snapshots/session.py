@@ -22,6 +22,7 @@ from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.schedules import Fifo
 from kelpie.sim.loop.simulation import simulate
 from kelpie.sim.network.http_client import Response, SimClient
+from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.ports.disk import Disk, schema_image
 from kelpie.sim.runs.machine import LLM_HOST, Machine
@@ -314,7 +315,10 @@ class _Session:
 
     async def _answer(self, method: str, path: str, body: bytes | None, keep: str = "") -> list[str]:
         headers, self._once = {**self._as, **self._once}, {}
-        answer = await self._client.request(method, path, body, headers=headers, timeout_s=PATIENCE_S)
+        try:
+            answer = await self._client.request(method, path, body, headers=headers, timeout_s=PATIENCE_S)
+        except ConnectionLost:  # the power failed, or the server refused to go on
+            return ["the connection broke"]
         if keep:
             self._kept[keep] = answer.body
         return self._answered(answer)
