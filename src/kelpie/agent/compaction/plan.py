@@ -176,7 +176,7 @@ class CompactionPlanner:
         tokens = int(window * _SUMMARY_SHARE)
         chars = max(CHARS_MIN, min(tokens * BYTES_PER_TOKEN, settings.clip_chars or window * BYTES_PER_TOKEN))
         left = context.bytes_in(FULL * window) - self._frame_weight() - waiting - sum(map(weight, cut.kept))
-        if left <= 0:  # what must stay does not fit either; the prompt then shows the newest part of it
+        if left <= summary_weight(""):  # what must stay does not fit either; the prompt shows the newest part of it
             left = summary_weight("") + CHARS_MIN
         return summary_limit(chars, left, tokens, context.scale)
 

@@ -138,6 +138,7 @@ class WindowGuard:
         emits = sink.is_open  # not after the stored end of a background run
         if not planner.can(context, occasion):
             return None
+        sink.cancellation.check()  # no client hears of what is not even begun
         if emits:
             self._emit_begun(position, context, occasion)
         with sink.cancellation.abortable(asks=True):
