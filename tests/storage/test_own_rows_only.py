@@ -430,7 +430,7 @@ WRITES: list[tuple[str, Callable[[Tx], object], str]] = [
      "step_tags -1, steps ~1"),
     ("set_transaction", lambda tx: steps.set_transaction(tx, IT.step.id, "new"),
      "steps ~1"),
-    ("set_stop", lambda tx: steps.set_stop(tx, IT.step.id, StopReason.no_tool_call),
+    ("set_stop", lambda tx: steps.set_stop(tx, IT.step.id, IT.run.id, StopReason.no_tool_call),
      "steps ~1"),
     ("put_template", lambda tx: templates.put(tx, OURS, IT.template, NewVersion("new", ()), "version 2", 9, "user 1"),
      "organization_usage ~1, template_versions +1, templates ~1"),

@@ -71,7 +71,7 @@ def _write(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: Step
     messages.append(tx, [row for row in rows if not row.answers], position.conversation)
     if not entry.waited and entry.waits:
         approvals.move(tx, None, entry.waits)
-    _record_step(tx, entry, decision.stop, loaded.agent.organization_id)
+    _record_step(tx, run, entry, decision.stop, loaded.agent.organization_id)
     calls = call_records(loaded.agent.organization_id, run, frame.step_id, frame.at, timed)
     tool_calls.add(tx, calls)
     now, cleared = loaded_agent.refresh(tx, loaded), False
@@ -114,14 +114,14 @@ def _events(rows: Sequence[Message], entry: StepEntry, loaded: AgentSnapshot) ->
     return committed_events(rows, entry.frame.nudge_id, previewed=previewed, heartbeats=heartbeats)
 
 
-def _record_step(tx: Tx, entry: StepEntry, stop: StopReason | None, organization: OrganizationId) -> None:
+def _record_step(tx: Tx, run: Run, entry: StepEntry, stop: StopReason | None, organization: OrganizationId) -> None:
     """The record of the model call; the last step of a turn has the stop reason."""
     if (model := entry.model) is not None:
         steps.add(tx, model.step if stop is None else replace(model.step, stop_reason=stop), organization)
         if model.trace is not None:
             traces.add(tx, [model.trace], model.traces_kept)
     elif stop is not None:
-        steps.set_stop(tx, entry.frame.step_id, stop)
+        steps.set_stop(tx, entry.frame.step_id, run.id, stop)
 
 
 def _cut_short(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, entry: StepEntry) -> CommitResult:

@@ -193,7 +193,11 @@ def select_steps(tx: Tx, organization: OrganizationId, query: StepQuery) -> list
 _SET_FEEDBACK = update(steps).where(steps.c.id == bindparam("of_step")).values(feedback=bindparam("new_feedback"))
 _SET_TAGS = update(steps).where(steps.c.id == bindparam("of_step")).values(tags=bindparam("new_tags"))
 _SET_TRANSACTION = update(steps).where(steps.c.id == bindparam("of_step")).values(transaction_id=bindparam("new_id"))
-_SET_STOP = update(steps).where(steps.c.id == bindparam("of_step")).values(stop_reason=bindparam("new_reason"))
+_SET_STOP = (
+    update(steps)
+    .where(steps.c.id == bindparam("of_step"), steps.c.run_id == bindparam("of_run"))
+    .values(stop_reason=bindparam("new_reason"))
+)
 _DROP_TAGS = delete(step_tags).where(step_tags.c.step_id == bindparam("of_step"))
 _ADD_TAGS = insert(step_tags)
 
@@ -213,6 +217,7 @@ def set_transaction(tx: Tx, step_id: StepId, transaction_id: str) -> None:
     tx.execute(_SET_TRANSACTION, {"of_step": step_id, "new_id": transaction_id})
 
 
-def set_stop(tx: Tx, step_id: StepId, reason: StopReason) -> None:
-    """Records why the turn ended, on a step that was written before that was known."""
-    tx.execute(_SET_STOP, {"of_step": step_id, "new_reason": reason.value})
+def set_stop(tx: Tx, step_id: StepId, run_id: RunId, reason: StopReason) -> None:
+    """Records why the run ended, on a step of it that was written before that was known; one of an earlier run, whose
+    calls waited until now, keeps its own reason."""
+    tx.execute(_SET_STOP, {"of_step": step_id, "of_run": run_id, "new_reason": reason.value})
