@@ -48,6 +48,7 @@ _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
 _READS = re.compile(r"(quietly )?GET |(as|database|fault|give|host|keep|mcp|model|provider|sql|web|with) ")
 _HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
 _USUAL = ("content-type", "application/json")
+_PAUSE = re.compile(r"^: pause (\d+)\n", re.MULTILINE)
 _IN_DOUBT = "  log warning commit_outcome_unknown"
 _images: list[bytes] = []
 
@@ -378,7 +379,7 @@ class _Session:
 
     def _provider(self, rest: str) -> None:
         """A model provider that records with which key it is asked for what. It has the scripted model, or always gives
-        the same answer: JSON, or the lines of a stream with `\\n` between them."""
+        the same answer: JSON, or the lines of a stream with `\\n` between them, where `: pause 30` is half a minute."""
         name, _, told = rest.partition(" ")
         status, _, given = told.partition(" ")
         streams = given.startswith(("data:", "event:"))
@@ -394,7 +395,10 @@ class _Session:
             self._received += [f"  {line}" for line in self._text.json(body)] if body else []
             kind = "text/event-stream" if streams else "application/json"
             await answer.start(int(status), {"content-type": kind})
-            await answer.send((given.replace("\\n", "\n") if streams else given).encode())
+            pieces = _PAUSE.split(given.replace("\\n", "\n")) if streams else [given]
+            for piece, pause_s in zip(pieces[::2], [*pieces[1::2], "0"], strict=True):
+                await answer.send(piece.encode())
+                await asyncio.sleep(float(pause_s))
 
         self._world.internet.host(name, receive)
 
