@@ -33,3 +33,30 @@ def test_the_table_is_bounded() -> None:
     assert len(failures) == ADDRESSES_MAX
     failures.note("not an address", 0.0)
     assert failures.wait_s("not an address", 0.0) == 0.0
+
+
+def test_who_failed_again_is_kept_when_the_table_is_full() -> None:
+    failures = LoginFailures(failures_max=1, refill_s=1_000_000.0)
+    failures.note("10.9.9.9", 0.0)
+    failures.note("10.9.9.8", 0.0)
+    failures.note("10.9.9.9", 1.0)
+    for number in range(ADDRESSES_MAX - 1):
+        failures.note(f"11.{number >> 16}.{number >> 8 & 255}.{number & 255}", 2.0)
+    assert failures.wait_s("10.9.9.9", 3.0) > 0
+    assert failures.wait_s("10.9.9.8", 3.0) == 0, "it has been quiet for the longest"
+
+
+def test_every_guess_costs_the_same_time_and_old_ones_are_forgiven() -> None:
+    failures = LoginFailures(failures_max=3, refill_s=6.0)
+    for _ in range(3):
+        failures.note("10.0.0.1", 100.0)
+    assert failures.wait_s("10.0.0.1", 100.0) == 6.0
+    assert failures.wait_s("10.0.0.1", 105.0) == 1.0
+    assert failures.wait_s("10.0.0.1", 106.0) == 0.0
+    failures.note("10.0.0.1", 106.0)
+    assert failures.wait_s("10.0.0.1", 106.0) == 6.0
+    for _ in range(2):
+        failures.note("10.0.0.1", 1000.0)
+        assert failures.wait_s("10.0.0.1", 1000.0) == 0.0, "long ago nothing was wrong"
+    failures.note("10.0.0.1", 1000.0)
+    assert failures.wait_s("10.0.0.1", 1000.0) == 6.0

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from kelpie.accounts.cache import TtlCache
 
 
@@ -47,3 +49,27 @@ async def test_it_is_bounded_in_number_and_in_age() -> None:
     brief: TtlCache[int, int] = TtlCache(kept_s=0.0)
     await brief.find(1, lambda: itself(1))
     assert brief.get(1) is None
+
+
+async def test_the_answer_that_was_not_used_for_longest_makes_room() -> None:
+    known: TtlCache[str, int] = TtlCache(kept_max=2)
+    known.keep("a", 1)
+    known.keep("b", 2)
+    assert known.get("a") == 1
+    known.keep("c", 3)
+    assert (known.get("a"), known.get("b"), known.get("c")) == (1, None, 3)
+
+
+async def test_an_answer_is_kept_for_its_time_and_not_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
+    known: TtlCache[str, int] = TtlCache(kept_s=10.0)
+    known.keep("a", 1)
+    now_s[0] = 109.9
+    assert known.get("a") == 1, "using it does not make it younger"
+    now_s[0] = 110.0
+    assert known.get("a") is None and len(known) == 0
+    known.keep("a", 2)
+    known.keep("b", 3)
+    known.forget()
+    assert known.get("a") is None and known.get("b") is None
