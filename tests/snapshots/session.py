@@ -34,6 +34,7 @@ from kelpie.world.database import Tx
 from tests.snapshots import invariants
 from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
+from tests.snapshots.provider_host import ProviderHost
 from tests.snapshots.text import STRING_MAX, Text
 from tests.snapshots.trouble import ChosenFaults, DatabaseTrouble
 from tests.snapshots.web_host import WebHost
@@ -176,6 +177,7 @@ class _Session:
         self._received: list[str] = []
         self._mcp: dict[str, McpHost] = {}
         self._web: dict[str, WebHost] = {}
+        self._providers: dict[str, ProviderHost] = {}
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
@@ -374,8 +376,15 @@ class _Session:
 
     def _provider(self, rest: str) -> None:
         """A model provider that records with which key it is asked for what. It has the scripted model, or always gives
-        the same answer: JSON, or the lines of a stream with `\\n` between them."""
+        the same answer: JSON, or the lines of a stream with `\\n` between them. A list of answers is played by
+        `tests/snapshots/provider_host.py`."""
         name, _, told = rest.partition(" ")
+        if told.startswith("["):
+            if name not in self._providers:
+                self._providers[name] = ProviderHost(name, self._hear, self._text)
+            self._providers[name].tell(json.loads(told))
+            self._world.internet.host(name, self._providers[name])
+            return
         status, _, given = told.partition(" ")
         streams = given.startswith(("data:", "event:"))
 
@@ -393,6 +402,9 @@ class _Session:
             await answer.send((given.replace("\\n", "\n") if streams else given).encode())
 
         self._world.internet.host(name, receive)
+
+    def _hear(self, line: str) -> None:
+        self._received.append(line)
 
     def _tell_mcp(self, rest: str) -> None:
         name, _, told = rest.partition(" ")
