@@ -5,8 +5,9 @@ An answer has `status` (200), `headers`, and `body`: JSON or text. `stream` is a
 as one event, text as it is, and a number is a pause of so many seconds. With `after` the answer begins after so many
 seconds; with `cut` the connection breaks at the end.
 
-It says what it received, of a body what differs from the one before, how much later than the one before, if that is
-longer than the pause of a retry without a wish of the provider, and when a client left before the end.
+It says what it received, of a body what differs from the one before of the same agent, how much later than the one
+before, if that is longer than the pause of a retry without a wish of the provider, and when a client left before the
+end.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ class ProviderHost:
         self._models: list[dict[str, Any]] = [{"id": "scripted"}]
         self._say = hear
         self._text = text
-        self._before = b""
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}  # the last request of each path and agent
         self._at = 0.0
 
     def tell(self, answers: Sequence[dict[str, Any]]) -> None:
@@ -53,14 +54,15 @@ class ProviderHost:
 
     def _hear(self, asked: OutgoingRequest) -> None:
         key = asked.headers.get("authorization") or asked.headers.get("x-api-key") or asked.headers.get("api-key")
-        again = ", the same again" if asked.body and asked.body == self._before else ""
         now = asyncio.get_running_loop().time()
-        later = f", {now - self._at:.0f} s later" if again and now - self._at >= _LATER_S else ""
+        later = f", {now - self._at:.0f} s later" if now - self._at >= _LATER_S else ""
         self._at = now
+        body: dict[str, Any] = json.loads(asked.body or "{}")
+        whose = (asked.path, json.dumps(body.get("user") or body.get("metadata") or body.get("prompt_cache_key")))
+        known, self._known[whose] = self._known.get(whose, {}), body
+        again = ", the same again" if body and body == known else ""
         self._say(f"{self._name} received {asked.method} {asked.path}, key: {key}{again}{later}")
-        if asked.body and not again:
-            body, known = json.loads(asked.body), json.loads(self._before or "{}")
-            self._before = asked.body
+        if body and not again:
             for line in self._text.json({name: _new(value, known.get(name)) for name, value in body.items()}):
                 self._say(f"  {line}")
 
