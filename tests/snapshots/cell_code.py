@@ -60,7 +60,11 @@ class CellCode:
             answer = await inside.ask(method, path, *body)
             line = self._text.line([f"{method} {path}", answer.status, answer.json()])
             self._hear(f"  asked {line}")
-        await asyncio.sleep(told.get("after", 0.0))
+        try:
+            await asyncio.sleep(told.get("after", 0.0))
+        except asyncio.CancelledError:
+            self._hear(f"the cell of {name} was ended")
+            raise
         if "raises" in told:
             raise OSError(told["raises"])
         if "left" in told:
