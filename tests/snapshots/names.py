@@ -72,10 +72,10 @@ def _moment(found: re.Match[str]) -> str:
     read: Callable[[str, str], datetime] = datetime.strptime
     try:
         at = read(text + (half or ""), form)
+        if zone and zone != "Z":
+            at -= read(zone.replace(":", ""), "%z").utcoffset() or at - at
     except ValueError:
         return found[0]
-    if zone and zone != "Z":
-        at -= datetime.strptime(zone.replace(":", ""), "%z").utcoffset() or at - at
     at_s = at.replace(tzinfo=UTC).timestamp()
     return _since(at_s) if abs(at_s - _START_S) < _NEAR_S else found[0]
 

@@ -32,9 +32,11 @@ from kelpie.sim.scenarios.fixtures.journal_faults import JournalPoints
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot, schema
 from kelpie.sim.scenarios.records.secrets import boot_with_key_file
 from kelpie.world.database import Tx
-from tests.snapshots import invariants
+from tests.snapshots import cell_code, invariants
+from tests.snapshots.cell_code import CellCode
 from tests.snapshots.mcp_host import McpHost
 from tests.snapshots.names import GRID_S, Names
+from tests.snapshots.provider_host import ProviderHost
 from tests.snapshots.text import STRING_MAX, Text
 from tests.snapshots.trouble import ChosenFaults, DatabaseTrouble
 from tests.snapshots.web_host import WebHost
@@ -43,9 +45,10 @@ VIRTUAL_S_MAX = 400 * 24 * 3600.0
 PICKS_MAX = 5_000_000
 PATIENCE_S = 3 * 3600.0
 KEY_FILE = "key file"  # a command: the server stores its encryption keys, and can change them
+CELLS = "cells"  # a command: custom tools run in cells, as `code` says
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (\S+)\s*(.*)", re.DOTALL)
 # After these the server is as before.
-_READS = re.compile(r"(quietly )?GET |(as|database|fault|give|host|keep|mcp|model|provider|sql|web|with) ")
+_READS = re.compile(r"(quietly )?GET |(as|code|database|fault|give|host|keep|mcp|model|provider|sql|web|with) ")
 _HEADERS = ("content-length", "date", "server", "cache-control", "x-request-id", "vary")
 _USUAL = ("content-type", "application/json")
 _PAUSE = re.compile(r"^: pause (\d+)\n", re.MULTILINE)
@@ -178,11 +181,15 @@ class _Session:
         self._received: list[str] = []
         self._mcp: dict[str, McpHost] = {}
         self._web: dict[str, WebHost] = {}
+        self._providers: dict[str, ProviderHost] = {}
+        self._code = CellCode(self._hear, self._text)
 
     async def play(self, told: list[str]) -> None:
         settings, self._todo = _settings(self._todo, told)
-        kept = [step for step in self._todo if step.command == KEY_FILE]
-        self._machine = Machine(self._world, boot_with_key_file if kept else boot, settings)
+        wanted = {step.command for step in self._todo}
+        way = boot_with_key_file if KEY_FILE in wanted else cell_code.boot if CELLS in wanted else boot
+        self._machine = Machine(self._world, way, settings)
+        self._world.code = self._code
         self._client = self._machine.client("tester")
         outside = ExternalService(self._world.loop, self._world.faults, self._machine.crash)
         self._world.internet.host(HOST, outside)
@@ -233,8 +240,11 @@ class _Session:
                 self._host(rest)
             case "provider":
                 self._provider(rest)
-            case "key" if command == KEY_FILE:
-                pass  # the server has kept its keys in a file from the start
+            case "key" | "cells" if command in (KEY_FILE, CELLS):
+                pass  # the server has done so from the start
+            case "code":
+                name, _, told = rest.partition(" ")
+                self._code.tell(name, json.loads(self._names.meant(told)))
             case "mcp":
                 self._tell_mcp(rest)
             case "web":
@@ -379,8 +389,15 @@ class _Session:
 
     def _provider(self, rest: str) -> None:
         """A model provider that records with which key it is asked for what. It has the scripted model, or always gives
-        the same answer: JSON, or the lines of a stream with `\\n` between them, where `: pause 30` is half a minute."""
+        the same answer: JSON, or the lines of a stream with `\\n` between them, where `: pause 30` is half a minute. A
+        list of answers is played by `tests/snapshots/provider_host.py`."""
         name, _, told = rest.partition(" ")
+        if told.startswith("["):
+            if name not in self._providers:
+                self._providers[name] = ProviderHost(name, self._hear, self._text)
+            self._providers[name].tell(json.loads(told))
+            self._world.internet.host(name, self._providers[name])
+            return
         status, _, given = told.partition(" ")
         streams = given.startswith(("data:", "event:"))
 
@@ -401,6 +418,9 @@ class _Session:
                 await asyncio.sleep(float(pause_s))
 
         self._world.internet.host(name, receive)
+
+    def _hear(self, line: str) -> None:
+        self._received.append(line)
 
     def _tell_mcp(self, rest: str) -> None:
         name, _, told = rest.partition(" ")

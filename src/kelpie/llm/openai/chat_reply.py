@@ -23,7 +23,7 @@ _FINISHES = {
 
 
 class _Call:
-    __slots__ = ("arguments", "given_id", "id", "index", "name", "wire_index")
+    __slots__ = ("arguments", "given_id", "id", "index", "name", "told", "wire_index")
 
     def __init__(self, index: int, wire_index: int | None, given_id: str | None, chosen_id: str) -> None:
         self.index = index
@@ -32,6 +32,7 @@ class _Call:
         self.id = chosen_id
         self.name = ""
         self.arguments: list[str] = []
+        self.told = False  # once it has a name
 
 
 class Assembly:
@@ -127,17 +128,18 @@ class Assembly:
         function = piece.get("function") if isinstance(piece, dict) else None
         if not isinstance(piece, dict) or not isinstance(function, dict):
             raise Unreadable("a tool call is not a function call")
-        call, new = self._slot(piece.get("index"), piece.get("id") or None, bool(function.get("name")))
-        name = None
-        if not call.name and (name := function.get("name") or None):
-            call.name = str(name)
+        call = self._slot(piece.get("index"), piece.get("id") or None, bool(function.get("name")))
+        call.name = call.name or str(function.get("name") or "")
         arguments = _arguments(function.get("arguments"))
         if arguments:
             call.arguments.append(arguments)
-        if new or name or arguments:
-            yield ToolCallDelta(call.index, call.id if new else None, name, arguments)
+        if call.told and arguments:
+            yield ToolCallDelta(call.index, arguments=arguments)
+        elif call.name and not call.told:
+            call.told = True
+            yield ToolCallDelta(call.index, call.id, call.name, "".join(call.arguments))
 
-    def _slot(self, wire_index: int | None, given_id: str | None, named: bool) -> tuple[_Call, bool]:
+    def _slot(self, wire_index: int | None, given_id: str | None, named: bool) -> _Call:
         """The call that a piece belongs to. Some servers number every call 0 or not at all: then a new id is a new
         call."""
         for call in reversed(self._calls):
@@ -145,12 +147,12 @@ class Assembly:
             same_place = call.wire_index == wire_index if wire_index is not None else not (named and call.name)
             if same_place and not another:
                 call.given_id = call.given_id or given_id
-                return call, False
+                return call
         index = len(self._calls)
         taken = any(call.id == given_id for call in self._calls)
         call = _Call(index, wire_index, given_id, given_id if given_id and not taken else self._made_id(index))
         self._calls.append(call)
-        return call, True
+        return call
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
