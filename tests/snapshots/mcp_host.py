@@ -6,7 +6,8 @@ The fields, each of which stays until another command changes it:
     tools     the list; with `changes` whoever listens is told of a new one
     answers   by tool, or by method: one answer, or a list of which each is used once and the last stays
     token     that requests must carry; with `login` the tokens of an authorization server at the same host, which
-              registers clients unless `login` is "client", and refuses tokens with the text of `refuses_tokens`
+              registers clients unless `login` is "client", and refuses tokens with the text of `refuses_tokens`;
+              they live for `life` seconds (100), come after `slow_tokens` seconds, and end with `ends_tokens`
     http      status of every answer, for a server that is broken (200)
     page      tools on one page of the list
     session   name of the sessions that begin from now on ("one"); requests of other sessions get a 404
@@ -14,7 +15,7 @@ The fields, each of which stays until another command changes it:
     says      what whoever listens is told, now and with every change: messages, or "end" (the stream ends)
     resumes   whether the rest of a broken stream is to be had (true)
 
-An answer is a result, or has one of `text`, `refuse` (an error), `http` (a status), `question` (asked of a person
+An answer is a result, or has one of `text`, `refuse` (an error), `http` (a status, with `headers`), `question` (asked of a person
 before the next answer of the list), `cut` (the connection breaks). With `after` it comes after so many seconds.
 With `stream` it comes in a stream, after the events of that list: messages ("TOKEN" is the progress token of the
 call), pauses in seconds, and "break", where the connection ends; the rest is for who asks what follows the last event.
@@ -57,6 +58,8 @@ class McpHost:
         self._told |= told
         for name, answers in told.get("answers", {}).items():
             self._answers[name] = answers if isinstance(answers, list) else [answers]
+        if told.get("ends_tokens"):
+            self._ends_s.clear()
         if "tools" in told or "says" in told:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -136,7 +139,7 @@ class McpHost:
         if "cut" in told:
             answer.cut()
         elif "http" in told:
-            await answer.start(told["http"])
+            await answer.start(told["http"], told.get("headers"))
             await answer.send(str(told.get("body", "")).encode())
         elif "stream" in told:
             await answer.start(200, _STREAM)
@@ -270,14 +273,16 @@ class McpHost:
             kept = {name: value for name, value in form.items() if name != "code_verifier"}
             known = asked.headers.get("authorization")
             self.received.append(("token", kept, {"authorization": known} if known else {}))
+            await asyncio.sleep(self._told.get("slow_tokens", 0.0))
             if refusal := self._told.get("refuses_tokens"):
                 await answer.start(400, _JSON)
                 await answer.send(json.dumps({"error": refusal}).encode())
                 return True
             self._numbers += 1
             access = f"access_token_{self._numbers}"
-            self._ends_s[access] = asyncio.get_running_loop().time() + LIFE_S
-            told = {"access_token": access, "token_type": "Bearer", "expires_in": LIFE_S}
+            life_s = self._told.get("life", LIFE_S)
+            self._ends_s[access] = asyncio.get_running_loop().time() + life_s
+            told = {"access_token": access, "token_type": "Bearer", "expires_in": life_s}
             if self._told.get("refreshes", True):
                 told["refresh_token"] = f"refresh_token_{self._numbers}"
         else:
