@@ -15,8 +15,9 @@ The fields, each of which stays until another command changes it:
     says      what whoever listens is told, now and with every change: messages, or "end" (the stream ends)
     resumes   whether the rest of a broken stream is to be had (true)
 
-An answer is a result, or has one of `text`, `refuse` (an error), `http` (a status, with `headers`), `question` (asked of a person
-before the next answer of the list), `cut` (the connection breaks). With `after` it comes after so many seconds.
+An answer is a result, or has one of `text`, `refuse` (an error), `http` (a status, with `headers`), `question` (asked
+of a person before the next answer of the list), `cut` (the connection breaks). With `after` it comes after so many
+seconds.
 With `stream` it comes in a stream, after the events of that list: messages ("TOKEN" is the progress token of the
 call), pauses in seconds, and "break", where the connection ends; the rest is for who asks what follows the last event.
 """
