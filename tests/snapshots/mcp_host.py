@@ -6,12 +6,20 @@ The fields, each of which stays until another command changes it:
     tools     the list; with `changes` whoever listens is told of a new one
     answers   by tool, or by method: one answer, or a list of which each is used once and the last stays
     token     that requests must carry; with `login` the tokens of an authorization server at the same host, which
-              registers clients unless `login` is "client", and refuses tokens with the text of `refuses_tokens`
+              registers clients unless `login` is "client", and refuses tokens with the text of `refuses_tokens`;
+              they live for `life` seconds (100), come after `slow_tokens` seconds, and end with `ends_tokens`
     http      status of every answer, for a server that is broken (200)
     page      tools on one page of the list
+    session   name of the sessions that begin from now on ("one"); requests of other sessions get a 404
+    shows     what is shown besides calls, with the headers of the protocol: methods, and GET, DELETE or "answer"
+    says      what whoever listens is told, now and with every change: messages, or "end" (the stream ends)
+    resumes   whether the rest of a broken stream is to be had (true)
 
-An answer is a result, or has one of `text`, `refuse` (an error), `http` (a status), `question` (asked of a person
-before the next answer of the list), `cut` (the connection breaks). With `after` it comes after so many seconds.
+An answer is a result, or has one of `text`, `refuse` (an error), `http` (a status, with `headers`), `question` (asked
+of a person before the next answer of the list), `cut` (the connection breaks). With `after` it comes after so many
+seconds.
+With `stream` it comes in a stream, after the events of that list: messages ("TOKEN" is the progress token of the
+call), pauses in seconds, and "break", where the connection ends; the rest is for who asks what follows the last event.
 """
 
 import asyncio
@@ -44,13 +52,16 @@ class McpHost:
         self._streams: dict[str, OutgoingResponse] = {}
         self._numbers = 0
         self._ends_s: dict[str, float] = {}  # of access tokens
+        self._broken: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {}  # what follows an event
 
     def tell(self, told: dict[str, Any]) -> None:
         """What it offers and answers from now on."""
         self._told |= told
         for name, answers in told.get("answers", {}).items():
             self._answers[name] = answers if isinstance(answers, list) else [answers]
-        if "tools" in told:
+        if told.get("ends_tokens"):
+            self._ends_s.clear()
+        if "tools" in told or "says" in told:
             self._changed.set()
             self._changed = asyncio.Event()
 
@@ -67,8 +78,12 @@ class McpHost:
             await answer.start(self._told["http"])
         elif path == "/sse":
             await self._open_legacy(answer)
-        elif asked.method == "GET":
-            await self._listen(answer)
+        elif asked.headers.get("mcp-session-id", self._session) != self._session:
+            self._show(asked, asked.method, "another session")
+            await answer.start(404)
+        elif asked.method in ("GET", "DELETE"):
+            self._show(asked, asked.method)
+            await self._get(asked, answer)
         elif asked.method == "POST":
             await self._post(asked, json.loads(asked.body), answer, query if path == "/messages" else None)
 
@@ -83,6 +98,21 @@ class McpHost:
         version: str = self._told.get("version", V2025_11)
         return version
 
+    @property
+    def _session(self) -> str:
+        session: str = self._told.get("session", "one")
+        return session
+
+    def _show(self, asked: OutgoingRequest, what: str, told: Any = None) -> None:
+        """Notes what was asked, if it is of those that are shown."""
+        shown = self._told.get("shows", ())
+        hidden = _USUAL if shown else (*_USUAL, *_OF_PROTOCOL)
+        if what in (*_SEEN, *shown):
+            headers = {key: asked.headers[key] for key in asked.headers if key not in hidden}
+            # The end of a session is told beside everything else, sooner or later.
+            at = 0 if what == "DELETE" else len(self.received)
+            self.received.insert(at, (what, told, headers))
+
     # --- messages ----------------------------------------------------------------------------------------------------
 
     async def _post(
@@ -90,16 +120,15 @@ class McpHost:
     ) -> None:
         method = message.get("method")
         if method is None:
+            self._show(asked, "answer", message.get("result") or message.get("error"))
             waiting = self._asked.pop(str(message.get("id")), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(message.get("result") or {})
         if method is None or "id" not in message:
+            self._show(asked, method or "", message.get("params"))
             await answer.start(202)
             return
-        if method in _SEEN:
-            params = {name: value for name, value in message["params"].items() if name != "_meta"}
-            unusual = {key: value for key, value in asked.headers.items() if key not in (*_USUAL, *_OF_PROTOCOL)}
-            self.received.append((method, params, unusual))
+        self._show(asked, method, {name: it for name, it in (message.get("params") or {}).items() if name != "_meta"})
         if stream is not None:
             await answer.start(202)
             answer = self._streams[stream]
@@ -111,14 +140,17 @@ class McpHost:
         if "cut" in told:
             answer.cut()
         elif "http" in told:
-            await answer.start(told["http"])
+            await answer.start(told["http"], told.get("headers"))
             await answer.send(str(told.get("body", "")).encode())
+        elif "stream" in told:
+            await answer.start(200, _STREAM)
+            await self._stream(message, told, answer)
         elif "question" in told:
             await self._ask(message, told["question"], answer, begun=stream is not None)
         elif stream is not None:
             await _event(answer, _answered(message, told))
         else:
-            headers = {"mcp-session-id": "one"} if method == "initialize" else {}
+            headers = {"mcp-session-id": self._session} if method == "initialize" else {}
             await answer.start(200, _JSON | headers)
             await answer.send(json.dumps(_answered(message, told)).encode())
 
@@ -162,6 +194,40 @@ class McpHost:
         told = self._next("tools/call", message["params"]) if given.get("action") == "accept" else refused
         await _event(answer, _answered(message, told))
 
+    async def _stream(
+        self, message: dict[str, Any], told: dict[str, Any], answer: OutgoingResponse, at: int = 0
+    ) -> None:
+        """The events from this one on, until one that breaks the stream; the last is the answer."""
+        events: list[Any] = told["stream"]
+        for place in range(at, len(events)):
+            key = f"{message['id']}/{place}"
+            match events[place]:
+                case "break":
+                    answer.cut()
+                    return
+                case dict(said):
+                    self._broken[key] = (message, told, place + 1)
+                    token = message["params"].get("_meta", {}).get("progressToken")
+                    await _event(answer, json.loads(json.dumps(said).replace('"TOKEN"', json.dumps(token))), key)
+                case pause:
+                    await asyncio.sleep(pause)
+        await _event(answer, _answered(message, {name: it for name, it in told.items() if name != "stream"}))
+
+    async def _get(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
+        """Who listens, who ends a session, and who asks for the rest of a stream that broke."""
+        last = asked.headers.get("last-event-id")
+        if asked.method == "DELETE":
+            await answer.start(204)
+        elif last in self._broken and self._told.get("resumes", True):
+            message, told, place = self._broken[last]
+            skipped = place + 1 if told["stream"][place : place + 1] == ["break"] else place
+            await answer.start(200, _STREAM)
+            await self._stream(message, told, answer, skipped)
+        elif last is not None:
+            await answer.start(405)
+        else:
+            await self._listen(answer)
+
     async def _listen(self, answer: OutgoingResponse, first: str | None = None) -> None:
         if not self._told.get("changes"):
             await answer.start(405)
@@ -171,7 +237,11 @@ class McpHost:
             await _event(answer, {"jsonrpc": "2.0", "method": first})
         while True:
             await self._changed.wait()
-            await _event(answer, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            said = self._told.get("says") or [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+            for each in said:
+                if each == "end":
+                    return
+                await _event(answer, each)
 
     async def _open_legacy(self, answer: OutgoingResponse) -> None:
         self._numbers += 1
@@ -204,14 +274,16 @@ class McpHost:
             kept = {name: value for name, value in form.items() if name != "code_verifier"}
             known = asked.headers.get("authorization")
             self.received.append(("token", kept, {"authorization": known} if known else {}))
+            await asyncio.sleep(self._told.get("slow_tokens", 0.0))
             if refusal := self._told.get("refuses_tokens"):
                 await answer.start(400, _JSON)
                 await answer.send(json.dumps({"error": refusal}).encode())
                 return True
             self._numbers += 1
             access = f"access_token_{self._numbers}"
-            self._ends_s[access] = asyncio.get_running_loop().time() + LIFE_S
-            told = {"access_token": access, "token_type": "Bearer", "expires_in": LIFE_S}
+            life_s = self._told.get("life", LIFE_S)
+            self._ends_s[access] = asyncio.get_running_loop().time() + life_s
+            told = {"access_token": access, "token_type": "Bearer", "expires_in": life_s}
             if self._told.get("refreshes", True):
                 told["refresh_token"] = f"refresh_token_{self._numbers}"
         else:
@@ -231,5 +303,6 @@ def _answered(message: Mapping[str, Any], told: dict[str, Any]) -> dict[str, Any
     return {**head, "result": told}
 
 
-async def _event(answer: OutgoingResponse, message: Mapping[str, Any]) -> None:
-    await answer.send(f"event: message\ndata: {json.dumps(message)}\n\n".encode())
+async def _event(answer: OutgoingResponse, message: Mapping[str, Any], key: str = "") -> None:
+    head = f"id: {key}\n" if key else ""
+    await answer.send(f"{head}event: message\ndata: {json.dumps(message)}\n\n".encode())

@@ -62,6 +62,7 @@ class PlacedTurn:
     answers: tuple[ToolReturn, ...]
     partial: bool = False  # whether other calls wait for a person meanwhile
     made: bool = False  # whether its conversation was made for it, and goes with it
+    follows: str | None = None  # the turn before it, which only one may follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,19 @@ class ClientHistories:
             with suppress(NotFound):
                 await self._conversations.delete(ConversationId(placed.turn.conversation))
 
+    async def release(self, placed: PlacedTurn) -> None:
+        """Lets another turn follow the one before a turn that was refused. Raises StorageError."""
+        turn_id, before = placed.turn.id, placed.follows
+
+        def write(tx: Tx) -> None:
+            found = client_turns.find(tx, self._organization, turn_id)
+            told = found is not None and found[1] is not None  # its client may read it again
+            if before is not None and (told or client_turns.withdraw(tx, turn_id)):
+                client_turns.release(tx, before, turn_id)
+
+        if before is not None:
+            await self._world.database.transact(write)
+
     # --- turns that a client reads again ----------------------------------------------------------------------------
 
     async def find(self, turn_id: str) -> StoredTurn:
@@ -213,7 +227,7 @@ class ClientHistories:
             return None  # its calls are never answered; what comes now belongs to another copy
         here = replace(new, conversation=before.turn.conversation, known=known.length)
         here = replace(here, call_id=results[0].call_id if before.answer.calls else None)
-        placed = replace(_placed(here, request), partial=bool(before.answer.awaits_approval))
+        placed = replace(_placed(here, request), partial=bool(before.answer.awaits_approval), follows=before.turn.id)
 
         def write(tx: Tx) -> PlacedTurn | None:
             pending = approvals.get(tx, here.agent_id, here.conversation)

@@ -52,6 +52,7 @@ class StreamableHttpTransport:
         self._exchange = exchange
         self._headers = headers
         self._session: str | None = None
+        self._in_session = False  # also after the session was closed: requests of it may be under way
         self._over = False  # the server has ended the session
 
     @property
@@ -63,7 +64,7 @@ class StreamableHttpTransport:
 
     async def request(self, request: Request, headers: Mapping[str, str], *, patient: bool = False) -> Result | Failure:
         if request.method == "initialize":
-            self._session, self.version = None, None
+            self._session, self._in_session, self.version = None, False, None
         sent = {**await self._common(), **headers, "accept": f"application/json, {_STREAM}"}
         async with self._exchange.open("POST", self._url, sent, encode(request), patient=patient) as response:
             resumes = not is_stateless(headers.get(http_headers.VERSION))
@@ -129,6 +130,7 @@ class StreamableHttpTransport:
             return await self._error(request, response)
         if request.method == "initialize":
             self._session = response.headers.get(http_headers.SESSION)
+            self._in_session = self._session is not None
         if response.status_code == 202:
             raise malformed("a request needs an answer, and it accepted it without one")
         if _is_stream(response):
@@ -143,7 +145,7 @@ class StreamableHttpTransport:
                 found = decode(body)
             except NotAMessage:
                 found = None
-            if isinstance(found, Failure) and not (response.status_code == 404 and self._session is not None):
+            if isinstance(found, Failure) and not (response.status_code == 404 and self._in_session):
                 return Failure(request.id, found.code, found.message, found.data)
         raise self._refused(response, body)
 
@@ -154,7 +156,7 @@ class StreamableHttpTransport:
         status = response.status_code
         if status in (401, 403):
             return Unauthorized(status, response.headers.get("www-authenticate", ""))
-        if status == 404 and self._session is not None:
+        if status == 404 and self._in_session:
             return SessionOver()
         text = body.decode("utf-8", "replace").strip()
         said = f": {' '.join(text.split())[:200]}" if text else ""
@@ -196,9 +198,9 @@ class StreamableHttpTransport:
                 if response.status_code >= 400 or not _is_stream(response):
                     raise await self._refusal(response)
                 return await self._until_answer(request, response, reader)
-        except (SessionOver, Unauthorized) as error:
-            raise StreamBroken(f"its answer broke off, and the rest is not to be had: {error}") from error
         except McpError as error:
+            if isinstance(error, SessionOver | Unauthorized) or error.kind is McpFault.refused:
+                raise StreamBroken(f"its answer broke off, and the rest is not to be had: {error}") from error
             if error.kind in (McpFault.closed, McpFault.unreachable):
                 return None
             raise

@@ -39,7 +39,7 @@ _CODES = {
     "parameter_unsupported": "unsupported_parameter",
     "llm_context_overflow": "context_length_exceeded",
 }
-_PARAM = re.compile(r"([A-Za-z_][\w.\[\]]{0,99}): ")
+_PARAM = re.compile(r"([a-z_][\w.\[\]]{0,99}): ")
 _HEADERS_DROPPED = frozenset({b"content-length", b"content-type"})
 
 

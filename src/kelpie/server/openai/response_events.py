@@ -25,6 +25,7 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.server.openai import item_shape
 from kelpie.server.openai.chat_shape import ANSWER_FIELD, ANSWERING, LAGGED
 from kelpie.server.openai.error_shape import facts_of
+from kelpie.server.openai.response_shape import ended
 
 Shape = Callable[..., dict[str, Any]]
 """Makes the response as it is now, from its status and what is known of it."""
@@ -151,11 +152,9 @@ class ResponseEvents:
             return
         yield from self._calls(rows)
         facts: dict[str, Any] = {"rows": rows, "usage": event.usage, "stop": event.stop_reason}
-        if event.stop_reason is StopReason.cancelled:
-            yield from self._event("response.incomplete", response=self._shape(status="cancelled", **facts))
-            return
-        told = self._shape(status="completed", **facts)
-        yield from self._event(f"response.{told['status']}", response=told)
+        told = self._shape(**ended(event.stop_reason), **facts)
+        kind = "incomplete" if event.stop_reason is StopReason.cancelled else told["status"]
+        yield from self._event(f"response.{kind}", response=told)
 
     def _calls(self, rows: tuple[Message, ...]) -> Iterator[bytes]:
         """The note about an approval, and the calls of the client's tools, which are known only now."""

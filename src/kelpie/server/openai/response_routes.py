@@ -20,9 +20,9 @@ from kelpie.server.openai.content import joined
 from kelpie.server.openai.error_shape import facts_of
 from kelpie.server.openai.response_body import ResponseBody, history_of, tool_bodies
 from kelpie.server.openai.response_events import ResponseEvents
-from kelpie.server.openai.response_shape import response_shape, stored_shape, turn_id_of
+from kelpie.server.openai.response_shape import ended, response_shape, stored_shape, turn_id_of
 from kelpie.server.openai.router import openai_resource
-from kelpie.server.openai.turns import begun, conversation_of, send_request, streamed, whole
+from kelpie.server.openai.turns import accepted, begun, conversation_of, send_request, streamed, whole
 
 STREAMS: dict[int | str, dict[str, Any]] = {
     200: {"description": "A response; with `stream`, its events.", "content": {"text/event-stream": {}}}
@@ -67,7 +67,7 @@ async def create_response(client: OpenAiClient, body: ResponseBody) -> Response:
     deltas = bool(body.stream or body.background)
     send = send_request(client, placed, tools=tools, instructions=instructions, deltas=deltas, response_format=form)
     if body.background:
-        run = await client.api.background_runs.accept(agent_id, send)
+        run = await accepted(client, placed, send)
         if body.stream:
             return streamed(client, _followed(client, run, ResponseEvents(shape, queued=True)))
         return JsonAnswer(shape(status="queued"))
@@ -76,7 +76,7 @@ async def create_response(client: OpenAiClient, body: ResponseBody) -> Response:
         return streamed(client, _played(turn, ResponseEvents(shape)))
     told = await whole(turn)
     facts = {"rows": told.rows, "usage": told.usage, "stop": told.stop_reason}
-    return JsonAnswer(shape(status="completed", **facts, completed_at=client.api.world.clock.now()))
+    return JsonAnswer(shape(**ended(told.stop_reason), **facts, completed_at=client.api.world.clock.now()))
 
 
 @router.get("/responses/{response}", summary="Get a response again", responses=STREAMS, response_model=None)

@@ -5,7 +5,7 @@ from typing import Any
 
 from kelpie.agent.client_histories.client_histories import StoredTurn
 from kelpie.core.conversations.messages import Message, Usage
-from kelpie.core.conversations.runs import Run, RunStatus, StopReason
+from kelpie.core.conversations.runs import Run, RunStatus, StopReason, status_for
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.server.openai.item_shape import output_items
 
@@ -80,6 +80,15 @@ def response_shape(
     }
 
 
+def ended(stop: StopReason) -> dict[str, Any]:
+    """The status of a response whose turn ended for this reason, and what to say about it if it failed."""
+    status = _STATUSES[status_for(stop)]
+    if stop in _CUT_SHORT:
+        status = "completed"
+    failed = {"code": "server_error", "message": f"The turn failed: {stop.value}."} if status == "failed" else None
+    return {"status": status, "error": failed}
+
+
 def stored_shape(stored: StoredTurn, now: Micros) -> dict[str, Any]:
     """A stored turn as the response that it is now."""
     turn, run = stored.turn, stored.run
@@ -89,6 +98,8 @@ def stored_shape(stored: StoredTurn, now: Micros) -> dict[str, Any]:
         status = "failed" if late else "in_progress"
         return response_shape(turn.id, stored.request, turn.created_at, status=status, error=failed)
     status = _STATUSES[run.status]
+    if run.stop_reason in _CUT_SHORT and not run.metadata.get("error"):
+        status = "completed"  # as it was told, but for being cut short
     return response_shape(
         turn.id,
         stored.request,

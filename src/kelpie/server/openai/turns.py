@@ -13,7 +13,7 @@ from kelpie.core.agents.turn_overrides import TurnOverrides
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.client_histories import ClientAnswer, answer_of
 from kelpie.core.conversations.messages import Message, Usage
-from kelpie.core.conversations.runs import StopReason
+from kelpie.core.conversations.runs import Run, StopReason
 from kelpie.core.errors import InvariantBroken, KelpieError, StorageError
 from kelpie.core.ids import ConversationId
 from kelpie.server.http.errors import PartialFailure, Refused
@@ -75,10 +75,20 @@ async def begun(client: Client, placed: PlacedTurn, send: SendRequest) -> AsyncG
     """Sends, and returns the events of the turn, which goes on when the client leaves. Raises what sending raises."""
     try:
         turn = await client.api.sending.send(placed.turn.agent_id, send)
-    except KelpieError:
+    except KelpieError as error:
         await _withdraw(client, placed)
+        await _release(client, placed, error)
         raise
     return _events(client, placed, turn)
+
+
+async def accepted(client: Client, placed: PlacedTurn, send: SendRequest) -> Run:
+    """Sends, and returns the run, which nobody waits for. Raises what sending raises."""
+    try:
+        return await client.api.background_runs.accept(placed.turn.agent_id, send)
+    except KelpieError as error:
+        await _release(client, placed, error)
+        raise
 
 
 async def _events(client: Client, placed: PlacedTurn, turn: TurnStream) -> AsyncGenerator[TurnEvent, None]:
@@ -88,6 +98,7 @@ async def _events(client: Client, placed: PlacedTurn, turn: TurnStream) -> Async
             said = said or isinstance(event, MessageCommitted)
             if isinstance(event, TurnEnded) and event.error is not None and not (said or event.input_stored):
                 await _withdraw(client, placed)
+                await _release(client, placed, event.error)
             yield event
 
 
@@ -95,6 +106,15 @@ async def _withdraw(client: Client, placed: PlacedTurn) -> None:
     """Removes the conversation of a turn that said nothing; where the disk fails, it stays, empty."""
     with suppress(StorageError):
         await client.api.client_histories.withdraw(placed)
+
+
+async def _release(client: Client, placed: PlacedTurn, refused: KelpieError) -> None:
+    """Lets the client send something else instead of a turn that was refused. After a failure of the disk nobody knows
+    whether it was."""
+    if isinstance(refused, StorageError):
+        return
+    with suppress(StorageError):
+        await client.api.client_histories.release(placed)
 
 
 async def whole(turn: AsyncGenerator[TurnEvent, None]) -> WholeAnswer:

@@ -27,6 +27,8 @@ _BY_FINGERPRINT = (
     .limit(bindparam("most"))
 )
 _CONTINUE = update(client_turns).where(_C.id == bindparam("of_id"), _C.continued.is_(False)).values(continued=True)
+_RELEASE = update(client_turns).where(_C.id == bindparam("of_id")).values(continued=False)
+_REFUSED = update(client_turns).where(_C.id == bindparam("of_id")).values(call_id=None)
 _REPEAT = update(client_turns).where(_C.id == bindparam("of_id")).values(repeated=True)
 _WITHDRAW = delete(client_turns).where(_C.id == bindparam("of_id"), _C.repeated.is_(False))
 _FORGET_REQUEST = update(client_turns).where(_C.id == bindparam("of_id")).values(request=None)
@@ -73,6 +75,12 @@ def find(tx: Tx, organization: OrganizationId, turn_id: str) -> tuple[ClientTurn
 def continue_once(tx: Tx, turn_id: str) -> bool:
     """Notes that another turn follows this one in its conversation; False if one does already."""
     return tx.execute(_CONTINUE, {"of_id": turn_id}).rowcount == 1
+
+
+def release(tx: Tx, turn_id: str, refused_id: str) -> None:
+    """Lets another turn follow this one, instead of one that was refused and has answered no call."""
+    tx.execute(_RELEASE, {"of_id": turn_id})
+    tx.execute(_REFUSED, {"of_id": refused_id})
 
 
 def repeat(tx: Tx, turn_id: str) -> bool:

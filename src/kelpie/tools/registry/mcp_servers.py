@@ -190,7 +190,8 @@ class McpServers:
         raise NotFound(f"Tool '{name[:80]}' of the MCP server", server_name[:80])
 
     async def refresh(self, server: McpServer, tries: int = TRIES_MAX, *, upkeep: bool = False) -> SyncResult:
-        """Reads the tools of a server and stores what changed. Raises McpError, and NotFound if it was deleted."""
+        """Reads the tools of a server and stores what changed. Raises McpError, NotFound if the server was deleted, and
+        Conflict if its configuration was changed meanwhile."""
         connection = await self._pool.get(server)
         async with connection.listing:  # of two lists, the one that was read last is stored last
             remote = await connection.use(_tools, tries=tries, upkeep=upkeep)
@@ -200,6 +201,8 @@ class McpServers:
 
             def write(tx: Tx) -> tuple[SyncResult, tuple[AgentId, ...]]:
                 current = rows.get(tx, self._organization, server.id, self._world.keyring, lock=True)
+                if current.config != server.config:  # these are the tools of another server
+                    raise Conflict(f"MCP server '{current.server_name}' was changed meanwhile; read its tools again.")
                 return tool_sync.store(tx, current, listed, refused, now, user)
 
             try:
@@ -224,8 +227,8 @@ class McpServers:
             return await self.refresh(server, tries=1)
         except (McpError, StorageError) as error:  # what was stored before stays, and is not told as failed
             _log.warning("mcp_tools_unread", "Tools of an MCP server could not be read", error=str(error))
-        except NotFound:
-            pass  # it was deleted meanwhile
+        except (NotFound, Conflict):
+            pass  # it was deleted or changed meanwhile
         return None
 
     async def look(self, name: str, config: McpConfig) -> list[RemoteTool]:

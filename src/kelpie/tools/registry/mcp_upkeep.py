@@ -88,7 +88,9 @@ class McpUpkeep:
                         self._changed.setdefault(server_id, server)
 
     async def _refresh(self, server: McpServer) -> None:
-        result = await self._servers(server.organization_id).refresh(server, tries=1, upkeep=True)
+        servers = self._servers(server.organization_id)
+        current = await servers.get(server.id)  # it may have been changed since: the old address says nothing about it
+        result = await servers.refresh(current, tries=1, upkeep=True)
         if result.added or result.updated or result.deleted:
             _log.info(
                 "mcp_tools_changed",
