@@ -305,10 +305,16 @@ class _Session:
 
     async def _often(self, number: int, request: str, *, together: bool) -> list[str]:
         """The same request one after the other, or all at once; equal answers are counted."""
+        answers: list[list[str]] = []  # in the order in which they came, which at once need not be that of the requests
+
+        async def ask() -> None:
+            answers.append(await self._ask(request))
+
         if together:
-            answers = await asyncio.gather(*(self._ask(request) for _ in range(number)))
+            await asyncio.gather(*(ask() for _ in range(number)))
         else:
-            answers = [await self._ask(request) for _ in range(number)]
+            for _ in range(number):
+                await ask()
         counts = Counter("\n".join(answer) for answer in answers)
         return [line for answer, count in counts.items() for line in (f"{count} times:", *answer.split("\n"))]
 
