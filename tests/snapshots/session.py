@@ -137,7 +137,13 @@ def play(text: str, *, restarts: bool = False, doubtful: bool = False) -> str:
     outcome.get()
     if loop.unhandled:
         raise SimError(f"nobody handled: {loop.unhandled[0]}")
-    return "\n".join(line for line in told if not (doubtful and line == _IN_DOUBT)) + "\n"
+    played = "\n".join(told) + "\n"
+    return without_doubt(played) if doubtful else played
+
+
+def without_doubt(text: str) -> str:
+    """The text without the warnings of commits of unknown outcome."""
+    return text.replace(f"{_IN_DOUBT}\n", "")
 
 
 @contextmanager
