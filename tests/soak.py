@@ -50,7 +50,7 @@ GROUPS = (
         "tests/acceptance/test_long_memory.py",
         "tests/snapshots/test_snapshots.py",
     ),
-    ("tests/conformance/test_hostile.py", "tests/acceptance/test_odd_values.py"),
+    ("tests/conformance/test_hostile.py", "tests/acceptance/test_odd_values.py", "tests/server/test_heartbeat.py"),
 )
 
 
