@@ -41,24 +41,25 @@ async def close_turn(
     loaded: AgentSnapshot,
     record: EventRecord | None = None,
     meters: Mapping[str, UsageMeter] = NO_METERS,
-) -> bool:
+) -> tuple[bool, Sequence[Message]]:
     """Ends a run that did not get to its end by itself, and answers any call it left open. Raises StorageError.
 
-    `meters` are those of such calls that were interrupted. True when the context must be read again.
+    `meters` are those of such calls that were interrupted. Returns whether the context must be read again, and which
+    of the answers are in the history now.
     """
     assert run.completed_at is not None
     at = run.completed_at
 
-    def body(tx: Tx) -> bool:
-        if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
-            messages.append(tx, orphans, None if is_gone(tx, run) else position.conversation)
-            tool_calls.add(tx, orphan_records(loaded.agent.organization_id, run, orphans, at, meters))
+    def body(tx: Tx) -> tuple[bool, Sequence[Message]]:
+        kept = orphans if messages.has_run(tx, run.id) else ()  # else the calls are gone, and no results are needed
+        messages.append(tx, kept, None if is_gone(tx, run) else position.conversation)
+        tool_calls.add(tx, orphan_records(loaded.agent.organization_id, run, kept, at, meters))
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
-        events = [MessageCommitted(row) for row in orphans]
-        return finish(tx, run, loaded_agent.refresh(tx, loaded).agent, position.conversation, record, events)
+        events = [MessageCommitted(row) for row in kept]
+        return finish(tx, run, loaded_agent.refresh(tx, loaded).agent, position.conversation, record, events), kept
 
-    return await journal.commit(database, position, "close", at, body, lambda tx: True)
+    return await journal.commit(database, position, "close", at, body, lambda tx: (True, orphans))
 
 
 def ended(run: Run, reason: StopReason, at: Micros) -> Run:

@@ -149,14 +149,14 @@ class StepCommitter:
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
         events = await state.sink.enclose(state.context_tokens)
         database, loaded, reads = self._world.database, conversation.loaded, state.live.usage_reads
-        cleared = await run_endings.close_turn(
+        cleared, kept = await run_endings.close_turn(
             database, state.position, run, orphans, step, loaded, events, state.meters
         )
         if cleared or orphans:
             conversation.reread()
         record_usage(state.live, reads, step, None if orphans else ())
         state.ended(run)
-        for row in orphans:
+        for row in kept:
             state.sink.emit(MessageCommitted(row))
         self._emit_end(run, error)
 
