@@ -257,7 +257,7 @@ class _Session:
                 self._tell_web(rest)
             case "meanwhile":
                 name, _, request = rest.partition(" ")
-                self._under_way[name] = asyncio.ensure_future(self._ask(request))
+                self._under_way[name] = asyncio.ensure_future(self._do(request))
                 await asyncio.sleep(1.0)
             case "finish":
                 return await self._under_way.pop(rest)
