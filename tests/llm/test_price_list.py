@@ -3,7 +3,7 @@
 import pytest
 
 from kelpie.core.conversations.messages import Usage
-from kelpie.core.models.prices import Price
+from kelpie.core.models.prices import Price, charged
 from kelpie.llm.catalog.price_list import FREE, Prices
 
 KNOWN = Prices({})
@@ -34,7 +34,7 @@ def test_listed_prices(handle: str, price: Price):
 )
 def test_what_is_only_similar_has_no_price(handle: str):
     assert KNOWN.of(handle) is None
-    assert KNOWN.charged(handle, Usage(1, 1, 2)).cost_usd is None
+    assert charged(Usage(1, 1, 2), KNOWN.of(handle)).cost_usd is None
 
 
 def test_the_operators_prices_go_first():

@@ -543,10 +543,10 @@ def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> 
         try:
             return await original(self, *arguments)
         except ModelError:
-            reply = Reply((Text("I do not know."),), (), "stop", Usage())
-            return model_call.ModelCallResult(
-                arguments[0], reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
-            )
+            agent, reply = arguments[0].agent, Reply((Text("I do not know."),), (), "stop", Usage())
+            known = self._state.dependencies.models.of(agent.organization_id).known(agent.model.handle)
+            ids, now = (world.ids.new(MessageId), world.ids.new(StepId)), world.clock.now()
+            return model_call.ModelCallResult(arguments[0], reply, *ids, False, 0, 0, now, known)
 
     patch.setattr(model_call.ModelCall, "_stream", stream)
 

@@ -4,8 +4,8 @@
 It `returns` a value (its arguments if nothing is said), or `raises` a text. Before that it may `ask` Kelpie's API:
 `[["GET", "/v1/agents/agent-1"]]`, and with `after` it takes so many seconds. `left` is what a cell has to show in place
 of an answer: {"code": 3, "stdout": "...", "stderr": "...", "result": "...", "truncated": true, ...}. Of a list each is
-used once, and the last stays. What runs is recorded with its arguments, variables, packages and limits, as far as they
-are not usual.
+used once, and the last stays. What runs is recorded with its arguments, the length of its source, and its variables,
+packages and limits as far as they are not usual, and with the number of those that run beside it.
 """
 
 import asyncio
@@ -44,6 +44,7 @@ class CellCode:
         self._hear = hear
         self._text = text
         self._told: dict[str, list[dict[str, Any]]] = {}
+        self._running = 0
 
     def tell(self, name: str, told: Any) -> None:
         """What a function does from now on."""
@@ -54,6 +55,13 @@ class CellCode:
         request = inside.request
         name = str(request.get("function") or "code")
         self._record(name, inside)
+        self._running += 1
+        try:
+            return await self._play(name, inside)
+        finally:
+            self._running -= 1
+
+    async def _play(self, name: str, inside: CellEnvironment) -> Any:
         answers = self._told.get(name, [{}])
         told = answers.pop(0) if len(answers) > 1 else answers[0]
         for method, path, *body in told.get("ask", ()):
@@ -83,7 +91,9 @@ class CellCode:
             for field in fields(inside.confinement)
             if (value := getattr(inside.confinement, field.name)) != getattr(DEFAULT_CONFINEMENT, field.name)
         }
-        self._hear(f"a cell runs {name} {self._text.line(request.get('arguments'))}")
+        beside = f", beside {self._running}" if self._running else ""
+        source = f", of {len(request['source'])} characters" if "source" in request else ""
+        self._hear(f"a cell runs {name} {self._text.line(request.get('arguments'))}{source}{beside}")
         for what, value in (("env", env), ("limits", limits), ("mounts", _mounts(inside)), ("with", more)):
             if value:
                 self._hear(f"  {what} {self._text.line(value)}")

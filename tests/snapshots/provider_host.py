@@ -1,5 +1,6 @@
 """A scripted model provider: `> provider NAME [ANSWERS]`. Each answer to a call is used once, and the last stays.
-`{"models": [...]}` before them is its list of models.
+`{"models": [...]}` before them is its list of models. `{"paths": {...}}` has answers of their own for some paths, or
+for a path and a model, such as "/api/show qwen3:8b"; a `quiet` one is not recorded.
 
 An answer has `status` (200), `headers`, and `body`: JSON or text. `stream` is a list in place of a body: JSON is sent
 as one event, text as it is, and a number is a pause of so many seconds. With `after` the answer begins after so many
@@ -29,6 +30,7 @@ class ProviderHost:
         self._name = name
         self._answers: list[dict[str, Any]] = []
         self._models: list[dict[str, Any]] = [{"id": "scripted"}]
+        self._paths: dict[str, list[dict[str, Any]]] = {}
         self._say = hear
         self._text = text
         self._known: dict[tuple[str, str], dict[str, Any]] = {}  # the last request of each path and agent
@@ -39,13 +41,19 @@ class ProviderHost:
         self._answers = list(answers)
         if "models" in answers[0]:
             self._models = self._answers.pop(0)["models"]
+        if "paths" in answers[0]:
+            told = self._answers.pop(0)["paths"]
+            self._paths |= {path: list(each) if isinstance(each, list) else [each] for path, each in told.items()}
 
     async def __call__(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
-        if asked.method == "GET":
-            await self._play({"body": {"data": self._models}}, answer)
+        model = json.loads(asked.body or "{}").get("model")
+        answers = self._paths.get(f"{asked.path} {model}") or self._paths.get(asked.path) or self._answers
+        if asked.method == "GET" and answers is self._answers:
+            await self._play({"status": 404} if self._paths else {"body": {"data": self._models}}, answer)
             return
-        self._hear(asked)
-        told = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        told = answers.pop(0) if len(answers) > 1 else answers[0]
+        if not told.get("quiet"):
+            self._hear(asked)
         try:
             await self._play(told, answer)
         except asyncio.CancelledError:

@@ -195,7 +195,8 @@ class _Session:
         wanted = {step.command for step in self._todo}
         way = boot_with_key_file if KEY_FILE in wanted else cell_code.boot if CELLS in wanted else boot
         self._machine = Machine(self._world, way, settings)
-        self._world.code = self._code
+        if CELLS in wanted:
+            self._world.code = self._code
         self._client = self._machine.client("tester")
         outside = ExternalService(self._world.loop, self._world.faults, self._machine.crash)
         self._world.internet.host(HOST, outside)

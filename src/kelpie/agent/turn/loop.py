@@ -172,8 +172,8 @@ class Turn:
     def _step_of(self, asked: ModelCallResult, status: StepStatus) -> Step:
         """The record of a step with its model call."""
         agent = asked.frame.agent
-        models = self._state.dependencies.models.of(agent.organization_id)
-        info = models.known(asked.reply.answered_by or agent.model.handle)
+        models, other = self._state.dependencies.models.of(agent.organization_id), asked.reply.answered_by
+        info = asked.model if other is None else models.known(other)
         step = step_record(self._state.run, agent, asked.step_id, status, self._world.clock.now())
         return replace(
             answered_by(step, asked.reply),

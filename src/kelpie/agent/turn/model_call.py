@@ -20,7 +20,7 @@ from kelpie.core.agents.agent import Agent
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
-from kelpie.llm.provider.interface import PreparedMessage, Reply, Request, ToolSchema
+from kelpie.llm.provider.interface import ModelInfo, PreparedMessage, Reply, Request, ToolSchema
 from kelpie.llm.routing.fallback import chain_of
 
 QUOTA_EVERY = 8  # commits of a turn, so that most steps read nothing for it
@@ -41,6 +41,7 @@ class ModelCallResult:
     first_ns: int
     total_ns: int
     at: Micros
+    model: ModelInfo | None  # the agent's own, as it was known when it was asked
 
 
 class ModelCall:
@@ -85,7 +86,7 @@ class ModelCall:
             provider, model = models.provider(handle)
         except CallerError as error:
             raise ModelError(ModelFault.bad_request, str(error), hint="Choose another model for the agent.") from error
-        message_id, step_id = ids.new(MessageId), ids.new(StepId)
+        known, message_id, step_id = models.known(handle), ids.new(MessageId), ids.new(StepId)
         started, began_at = clock.monotonic_ns(), clock.now()
         preview = None
         if state.input.deltas and not allowed.prefilled:
@@ -109,7 +110,7 @@ class ModelCall:
             preview.finish()
         previewed = preview is not None and preview.started
         took_ns, at = clock.monotonic_ns() - started, began_at if previewed else clock.now()
-        return ModelCallResult(frame, reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
+        return ModelCallResult(frame, reply, message_id, step_id, previewed, first_ns or 0, took_ns, at, known)
 
 
 def request_for(

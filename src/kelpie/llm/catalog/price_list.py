@@ -8,8 +8,7 @@ cost no money. An operator's own prices take precedence.
 import re
 from collections.abc import Collection, Mapping
 
-from kelpie.core.conversations.messages import Usage
-from kelpie.core.models.prices import Price, charged, price_of
+from kelpie.core.models.prices import Price, price_of
 
 FREE = Price(0.0, 0.0)
 _FREE_PROVIDERS = frozenset({"kelpie", "ollama", "lmstudio", "vllm", "llamacpp", "localai"})
@@ -117,7 +116,3 @@ class Prices:
         own = any(handle.startswith(f"{provider}/") for handle in self._own)
         added = bool(self._lists.get(provider))
         return own or added or provider in _FREE_PROVIDERS or provider in self._listed
-
-    def charged(self, handle: str, usage: Usage) -> Usage:
-        """The usage of one call of this model with its cost."""
-        return charged(usage, self.of(handle))

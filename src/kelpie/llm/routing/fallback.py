@@ -9,8 +9,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from kelpie.core.conversations.messages import Usage
 from kelpie.core.errors import CallerError, ModelError, ModelFault
+from kelpie.core.models.prices import Price, charged
 from kelpie.llm.provider.interface import ChatProvider, Event, Reply, Request
 from kelpie.observe import logs
 
@@ -35,31 +35,32 @@ _ALL = frozenset(ModelFault)  # a fallback was not chosen by name, so any failur
 _log = logs.get("llm")
 
 Find = Callable[[str], tuple[ChatProvider, str]]
-Charge = Callable[[str, Usage], Usage]
+PriceOf = Callable[[str], Price | None]
 Fit = Callable[[str, Request], Request]
 
 
 class FallbackChain:
     """A model and its fallbacks. `find` gives the provider of a handle; it raises CallerError.
 
-    `fit` removes from a request what a model does not accept. Every reply has its cost, by the price of the model that
-    gave it: `charge` computes that.
+    `fit` removes from a request what a model does not accept. Every reply has its cost, by the price that the model
+    which gave it had when it was asked: `price_of` knows that.
     """
 
-    def __init__(self, find: Find, handle: str, server_chain: Sequence[str], fit: Fit, charge: Charge) -> None:
+    def __init__(self, find: Find, handle: str, server_chain: Sequence[str], fit: Fit, price_of: PriceOf) -> None:
         self._find = find
         self._handle = handle
         self._server_chain = server_chain
         self._fit = fit
-        self._charge = charge
+        self._price_of = price_of
         self._own = find(handle)[0]
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Calls the model, then its fallbacks. Raises the ModelError of the first when all fail."""
+        price = self._price_of(self._handle)
         try:
             async with aclosing(_unbroken(self._own, self._fit(self._handle, request), CURABLE)) as events:
                 async for event in events:
-                    yield self._charged(event, self._handle) if isinstance(event, Reply) else event
+                    yield _charged(event, price) if isinstance(event, Reply) else event
             return
         except _CurableFailure as failure:
             first = failure.error
@@ -77,11 +78,12 @@ class FallbackChain:
             tried.append(handle)
             try:
                 provider, name = self._find(handle)
+                price = self._price_of(handle)
                 fitted = self._fit(handle, _fitted(request, provider, name))
                 async with aclosing(_unbroken(provider, fitted, _ALL)) as events:
                     async for event in events:
                         if isinstance(event, Reply):
-                            event = replace(self._charged(event, handle), answered_by=handle)
+                            event = replace(_charged(event, price), answered_by=handle)
                         yield event
                 return
             except _CurableFailure as failure:
@@ -89,9 +91,6 @@ class FallbackChain:
             except CallerError as error:
                 last = ModelError(ModelFault.bad_request, str(error))
         raise _all_failed(first, tried)
-
-    def _charged(self, reply: Reply, handle: str) -> Reply:
-        return replace(reply, usage=self._charge(handle, reply.usage))
 
 
 class _CurableFailure(Exception):
@@ -115,6 +114,10 @@ async def _unbroken(
         if told or error.kind not in curable:
             raise
         raise _CurableFailure(error) from error
+
+
+def _charged(reply: Reply, price: Price | None) -> Reply:
+    return replace(reply, usage=charged(reply.usage, price))
 
 
 def chain_of(handle: str, options: Any, server_chain: Sequence[str]) -> tuple[str, ...]:

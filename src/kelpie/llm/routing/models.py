@@ -369,7 +369,7 @@ class Models:
 
         Raises InvalidInput or NotFound.
         """
-        chain = FallbackChain(self._find_chat, handle, self._fallbacks, self._fit, self.prices.charged)
+        chain = FallbackChain(self._find_chat, handle, self._fallbacks, self._fit, self.prices.of)
         return chain, self._find(handle)[1]
 
     async def payload(self, handle: str, request: Request) -> bytes:

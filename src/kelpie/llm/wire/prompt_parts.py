@@ -88,7 +88,8 @@ def _said(message: Mapping[str, Any], role: str) -> Iterator[PromptPart]:
         for call in message.get("tool_calls") or ()
         if isinstance(call, dict) and isinstance(inner := call.get("function") or call, dict)
     ]
-    text = "\n".join(filter(None, (_text(rest), *calls)))
+    images = ["[image]"] * len(_listed(message.get("images")))  # where Ollama has them
+    text = "\n".join(filter(None, (_text(rest), *images, *calls)))
     if text or not results:
         yield PromptPart(
             "message", "tool" if role == "tool" else role or "assistant", str(message.get("name") or ""), text
