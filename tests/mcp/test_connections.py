@@ -194,6 +194,31 @@ async def test_tools_are_read_again_when_their_server_no_longer_stands_by_them(
         assert len(changed) == reads
 
 
+async def test_tools_that_a_new_connection_failed_to_read_are_read_later() -> None:
+    server, changed = HttpServer(), list[str]()
+    server.names *= 100
+    async with server.serving(), pool_of() as pool:
+        pool.tools_changed = lambda server: changed.append(server.id)
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        with pytest.raises(McpError, match="more than 1000 tools"):
+            await connection.use(Session.tools)
+        assert len(changed) == 1, "nobody has them"
+        with pytest.raises(McpError, match="more than 1000 tools"):
+            await connection.use(Session.tools, upkeep=True)
+        await call(connection, "add")
+        assert len(changed) == 1, "the upkeep reads them again by itself"
+
+
+async def test_tools_are_read_after_a_call_that_failed_in_a_new_connection() -> None:
+    changed: list[str] = []
+    async with HttpServer().serving() as server, pool_of() as pool:
+        pool.tools_changed = lambda server: changed.append(server.id)
+        connection = await pool.get(server_of(http_config(f"{server.url}/mcp")))
+        with pytest.raises(McpError, match="500"):
+            await call(connection, "status500")
+        assert len(changed) == 1
+
+
 async def test_a_server_whose_stream_never_opens_is_called_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "LISTEN_S_MAX", 0.05)
     server = HttpServer()

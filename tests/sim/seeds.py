@@ -279,6 +279,11 @@ FOUND = (
         "an MCP server that crashed and forgot the session counted as connected until the next call",
     ),
     Found(
+        "mcp-tools-that-change",
+        9,
+        "a change of tools was missed for good when the first use of a new connection was a refresh that failed",
+    ),
+    Found(
         "mcp-tokens-that-end",
         0,
         "a renewal of a token ended with the call that waited for it: the new refresh token was lost",

@@ -118,7 +118,7 @@ class Session:
 
     @property
     def tools_are_old(self) -> bool:
-        """True if nobody has asked for the tools, or longer ago than the server says that they may be kept."""
+        """True if nobody has the tools or asks for them, or had them longer than the server says that they are kept."""
         ended = self._tools_end_at is not None and asyncio.get_running_loop().time() >= self._tools_end_at
         return ended or not self.lists_tools
 
@@ -189,6 +189,13 @@ class Session:
     async def tools(self) -> list[RemoteTool]:
         """All tools of the server, in its order. Raises McpError."""
         self.expect_tools()
+        try:
+            return await self._all_pages()
+        except BaseException:  # raised again: nobody is going to get them
+            self.lists_tools = False
+            raise
+
+    async def _all_pages(self) -> list[RemoteTool]:
         found: list[RemoteTool] = []
         cursor, kept_s = None, math.inf
         for _ in range(PAGES_MAX):

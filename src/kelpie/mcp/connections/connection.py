@@ -136,18 +136,22 @@ class Connection:
         if not self._breaker.admit():
             raise self._left_alone()
         self._calls += 1
+        looks = True
         try:
             async with asyncio.timeout(limit), self._room:
                 result = await self._with_session(work, tries)
         except TimeoutError:
             raise self._noted(McpError(McpFault.timed_out, f"the call took longer than {limit:g} s")) from None
         except McpError as error:
+            looks = error.kind is not McpFault.unauthorized  # a person must log in first
             raise self._noted(error) from error
         except BaseException:  # raised again: given up, which says nothing about the server
             self._breaker.undecided()
             raise
         finally:
             self._calls -= 1
+            if looks:
+                self._look_at_tools(upkeep=upkeep)
             self._rest(upkeep=upkeep)
         if self._breaker.succeeded():
             _log.info("mcp_server_recovered", "MCP server works again", server=self.server.server_name)
@@ -172,9 +176,7 @@ class Connection:
             session = None
             try:
                 session = await self._opened()
-                result = await work(session)
-                self._look_at_tools(session)
-                return result
+                return await work(session)
             except Unauthorized as error:
                 if renewed or self._authorization is None or not await self._authorization.renew(error.challenge):
                     raise
@@ -192,11 +194,15 @@ class Connection:
                 await asyncio.sleep(RETRY_S * tries)
                 tries += 1
 
-    def _look_at_tools(self, session: Session) -> None:
-        """Has the tools read that are too old, or that nobody has read in this session: they may have changed."""
-        if session.tools_are_old:
+    def _look_at_tools(self, *, upkeep: bool) -> None:
+        """Has the tools read that are too old, or that nobody has read in this session: they may have changed. Also
+        after work that failed, which may have opened the session or have been to read them. The upkeep itself reads
+        them again when it fails."""
+        session = self._session
+        if session is not None and session.alive and session.tools_are_old:
             session.expect_tools()
-            self._tools_changed()
+            if not upkeep:
+                self._tools_changed()
 
     async def _opened(self) -> Session:
         async with self._opening:
