@@ -72,7 +72,7 @@ class McpUpkeep:
         """Reads the tools of one server until they are read after its last change."""
         failures = 0
         while server_id in self._changed:
-            await asyncio.sleep(SETTLE_S * 2**failures)
+            await asyncio.sleep(SETTLE_S * 2 ** min(failures, TRIES_MAX))
             async with self._room:
                 server = self._changed.pop(server_id)
                 try:
