@@ -14,6 +14,7 @@ from kelpie.agent.maintenance.mcp_tasks import McpTaskFollower
 from kelpie.core.conversations.runs import MAX_STEPS_DEFAULT
 from kelpie.core.errors import McpError, StorageError
 from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.mcp.client.session import Session
 from kelpie.mcp.connections import pool
 from kelpie.mcp.connections.breaker import Breaker
 from kelpie.mcp.connections.connection import Connection
@@ -135,6 +136,19 @@ def a_change_of_tools_before_somebody_listens_is_missed(patch: pytest.MonkeyPatc
     patch.setattr(Connection, "_listen", listen)
 
 
+def a_list_of_tools_that_did_not_come_counts_as_read(patch: pytest.MonkeyPatch) -> None:
+    original = Session.tools
+
+    async def tools(self: Any) -> Any:
+        try:
+            return await original(self)
+        except BaseException:
+            self.expect_tools()
+            raise
+
+    patch.setattr(Session, "tools", tools)
+
+
 def a_connection_that_opens_while_it_is_closed_stays_open(patch: pytest.MonkeyPatch) -> None:
     original = Connection.close
 
@@ -210,19 +224,20 @@ MCP_MUTATIONS = (
     Mutation(what_a_server_repeats_of_its_secrets_is_told, _BROKEN, 0, 12, "secrets of servers stay inside"),
     Mutation(a_breaker_that_is_open_stays_open, _BROKEN, 0, 12, "a server that works is used"),
     Mutation(a_call_has_no_limit, _BROKEN, 1, 24, "a call ends within its limit"),
-    Mutation(an_answer_goes_to_whoever_waits_for_longest, _BROKEN, 3, 12, "a result is that of its call"),
+    Mutation(an_answer_goes_to_whoever_waits_for_longest, _BROKEN, 1, 12, "a result is that of its call"),
     Mutation(an_organization_may_have_every_program, _SHARED, 0, 12, "one organization leaves room for another"),
     Mutation(a_task_is_over_before_its_agent_is_told, _TASKS, 0, 40, "a task has one result"),
     Mutation(a_task_that_could_not_be_asked_about_is_given_up, _TASKS, 3, 12, "a task ends as it does on its server"),
     Mutation(the_answers_of_a_person_are_not_sent, _QUESTIONS, 2, 6, "a call is made once|nothing asks twice"),
     Mutation(lists_of_tools_are_stored_as_they_come, _LISTS, 5, 40, "a list of tools never goes back"),
-    Mutation(a_change_of_tools_that_cannot_be_read_is_forgotten, _LISTS, 4, 24, "a change of tools is followed"),
+    Mutation(a_change_of_tools_that_cannot_be_read_is_forgotten, _LISTS, 22, 24, "a change of tools is followed"),
     Mutation(a_change_of_tools_before_somebody_listens_is_missed, _LISTS, 49, 150, "a change of tools is followed"),
-    Mutation(a_connection_that_opens_while_it_is_closed_stays_open, _LISTS, 11, 40, "what nobody uses ends|bounded"),
+    Mutation(a_list_of_tools_that_did_not_come_counts_as_read, _LISTS, 9, 60, "a change of tools is followed"),
+    Mutation(a_connection_that_opens_while_it_is_closed_stays_open, _LISTS, 17, 40, "what nobody uses ends|bounded"),
     Mutation(
         a_renewal_of_tokens_ends_with_the_call_that_waits_for_it, _TOKENS, 0, 12, "a refresh token is (not lost|used)"
     ),
     Mutation(a_refresh_token_that_stays_is_lost, _TOKENS, 8, 40, "a refresh token is not lost"),
-    Mutation(tokens_are_renewed_by_everybody, _TOKENS, 5, 12, "a refresh token is (not lost|used)"),
-    Mutation(a_renewed_token_that_cannot_be_stored_is_dropped, _TOKENS, 5, 40, "a refresh token is (not lost|used)"),
+    Mutation(tokens_are_renewed_by_everybody, _TOKENS, 1, 12, "a refresh token is (not lost|used)"),
+    Mutation(a_renewed_token_that_cannot_be_stored_is_dropped, _TOKENS, 9, 40, "a refresh token is (not lost|used)"),
 )
