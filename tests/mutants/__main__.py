@@ -198,13 +198,13 @@ def _play(scenarios: Sequence[str], seconds: float) -> int:
     """Plays the shares of `make test` until a seed breaks: the first seed of each scenario, then the second ones."""
     scenario = importlib.import_module("kelpie.sim.runs.scenario")
     known = importlib.import_module("kelpie.sim.scenarios").SCENARIOS
-    shares = importlib.import_module("tests.sim.shares")
+    shares, turns = map(importlib.import_module, ("tests.sim.shares", "tests.turns"))
     logging.disable()
     end = time.process_time() + seconds
     for at in range(max(map(shares.share_of, scenarios))):
         for name in scenarios:
             if at < shares.share_of(name) and time.process_time() < end:
-                seed = shares.first_of_share(name, shares.source()) + at
+                seed = shares.first_of_share(name, turns.source()) + at
                 report = scenario.run(known[name], seed)
                 if report.broken is not None:
                     print(f"FAILED {name} {seed}: {report.broken}")

@@ -22,7 +22,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from _pytest.mark import ParameterSet
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
@@ -33,12 +32,13 @@ from kelpie.tools.web import page_reader
 from tests.server.neighbours import Neighbour, asked_for, move_in, routes
 from tests.server.rig import client_of, open_rig
 from tests.server.test_serving import serving
-from tests.sim.shares import first_seed, source
+from tests.turns import in_turns
 
 BLOCKED_S_MAX = 0.1  # of processor time; on a slow or busy machine as much more as the known work takes more than usual
 KNOWN_S = 0.05
 KNOWN_WORK = range(1_000_000)
 REPEATS = 4
+PARTS = 4  # of the routes, one of which has its turn
 NOT_IMPLEMENTED = 501  # a route of a later version
 DEADLINE_S = 600.0
 JSON_BYTES = 2 * 1024 * 1024
@@ -231,14 +231,8 @@ def large_requests(one: Neighbour) -> Iterator[tuple[int, str, str, Any]]:
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 
-def _halves() -> list[ParameterSet]:
-    """The routes in two halves: one of them, which depends on `src`, here, and the other under `make soak`."""
-    turn = first_seed("heartbeat", source()) % 2
-    return [pytest.param(half, marks=() if half == turn else pytest.mark.soak) for half in (0, 1)]
-
-
-@pytest.mark.parametrize("half", _halves())
-async def test_no_request_on_any_route_holds_up_the_loop(tmp_path: Path, heartbeat: Heartbeat, half: int) -> None:
+@pytest.mark.parametrize("part", in_turns("heartbeat", {str(part): part for part in range(PARTS)}, PARTS))
+async def test_no_request_on_any_route_holds_up_the_loop(tmp_path: Path, heartbeat: Heartbeat, part: int) -> None:
     async with open_rig(tmp_path, lifecycle=False) as (kelpie, _), serving(kelpie, DEADLINE_S) as (url, _):
         async with client_of(kelpie) as client:
             one = await move_in(client, "treasure")
@@ -253,14 +247,14 @@ async def test_no_request_on_any_route_holds_up_the_loop(tmp_path: Path, heartbe
         await attacker.send("no JSON", "POST", sending, b"\0" * BODY_BYTES, "text/plain")
         assert (await attacker.send("restore", "POST", f"{memory}/restore", document))[0] == 200
         heartbeat.request = None
-        await _attack_routes(create_app(kelpie), one, attacker, half)
+        await _attack_routes(create_app(kelpie), one, attacker, part)
         assert not heartbeat.over()
 
 
-async def _attack_routes(app: FastAPI, one: Neighbour, attacker: Attacker, half: int) -> None:
+async def _attack_routes(app: FastAPI, one: Neighbour, attacker: Attacker, part: int) -> None:
     generic = await asyncio.to_thread(generic_bodies)
     with_body = {route.path: route for route in app.routes if isinstance(route, APIRoute) and route.body_field}
-    for method, path in list(routes(app))[half::2]:
+    for method, path in list(routes(app))[part::PARTS]:
         address = quote(asked_for(path, one))
         if method == "GET" and "stream" not in path:
             await attacker.send(f"{method} {path} all", method, f"{address}?limit=0")

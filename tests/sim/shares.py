@@ -4,32 +4,28 @@ Where a share begins depends on `src` as it is in the commit that is checked out
 other seeds, and a commit that changes only tests or documents plays the same again.
 """
 
-import hashlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from kelpie.sim.runs.scenario import Report, Scenario, run
 from kelpie.sim.runs.seed_search import Search, search
 from kelpie.sim.scenarios import SCENARIOS
 from kelpie.sim.scenarios.server_scenario import LISTS_EVERY
+from tests.turns import first_seed
 
 ROOT = Path(__file__).parents[2]
-SOURCE = "HEAD:src"
-NO_SOURCE = "no commit"  # where git or the repository is missing: every share begins at 0
-FIRST_MAX = 1_000_000
 FURTHER = 60  # shares more at most are searched for the seed that fires a named fault; few faults need one
 HASH_SEED = "4242"  # of the other process
 
-SHARE = 6
-SHARE_OF_RARE = 7
+SHARE = 4
+SHARE_OF_RARE = 5
 RARE = ("calls-that-wait", "api-model-of-records")  # whose named faults or kinds of records take more seeds
-SHARE_OF_LONG = 5
+SHARE_OF_LONG = 3
 LONG = (
     "many-agents",
     "large-agents",
@@ -42,9 +38,9 @@ LONG = (
     "permissions-race-calls",
     "tools-made-anew",
 )
-SHARE_OF_FLOODS = 4
+SHARE_OF_FLOODS = 3
 FLOODS = ("one-organization-floods", "one-slot-for-two-organizations")  # every run has many of each kind of job
-SHARE_OF_MEMORY = 4
+SHARE_OF_MEMORY = 3
 MEMORY = (
     "passages-under-storage-faults",
     "embedding-faults",
@@ -76,23 +72,6 @@ def share_of(name: str) -> int:
     shares = ((FLOODS, SHARE_OF_FLOODS), (MEMORY, SHARE_OF_MEMORY), (LONG, SHARE_OF_LONG), (RARE, SHARE_OF_RARE))
     share = next((share for names, share in shares if name in names), SHARE)
     return max(share, len(SCENARIOS[name].plots))
-
-
-@lru_cache(maxsize=1)
-def source() -> str:
-    """The hash of `src` in the commit that is checked out, or `NO_SOURCE`."""
-    try:
-        asked = subprocess.run(("git", "rev-parse", SOURCE), cwd=ROOT, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return NO_SOURCE
-    return asked.stdout.strip() if asked.returncode == 0 else NO_SOURCE
-
-
-def first_seed(name: str, of: str) -> int:
-    """Where the share of a scenario begins for a source."""
-    if of == NO_SOURCE:
-        return 0
-    return int.from_bytes(hashlib.sha256(f"{of} {name}".encode()).digest()[:8]) % FIRST_MAX
 
 
 def first_of_share(name: str, of: str) -> int:

@@ -1,16 +1,13 @@
 """The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red.
 
-`make test` plays an eighth of the planted bugs, another one with every change of `src`; `make soak` plays all of them.
+`make test` plays a twelfth of the planted bugs, another one with every change of `src`; `make soak` plays all of them.
 They test the simulation, not the product. After a change of the simulation, play all: pytest -m '' <this file>.
 """
 
 import re
 import warnings
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from kelpie.sim.faults import Fault
 from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
@@ -22,11 +19,11 @@ from tests.sim.memory_mutations import REMEMBERED
 from tests.sim.model_mutations import MODELLED
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.record_mutations import RECORDS
-from tests.sim.shares import first_seed, source
 from tests.sim.survivors import SURVIVORS, TESTED, UnitMutation
 from tests.sim.trigger_mutations import TRIGGERED
 from tests.sim.turn_mutations import TURNS
 from tests.sim.unseen_mutations import UNSEEN
+from tests.turns import in_turns
 
 PLANTED = (
     *MUTATIONS,
@@ -40,17 +37,7 @@ PLANTED = (
     *TURNS,
 )
 BY_NAME = {f"{mutation.apply.__name__}-{mutation.scenario}": mutation for mutation in PLANTED}
-PARTS = 8
-
-
-def in_parts(values: Mapping[str, Any], of: str) -> list[ParameterSet]:
-    """The values as parameters under their ids: those of other parts than the one whose turn it is are left to
-    `make soak`."""
-    turn = first_seed("planted bugs", of)
-    return [
-        pytest.param(value, id=name, marks=() if (at + turn) % PARTS == 0 else pytest.mark.soak)
-        for at, (name, value) in enumerate(values.items())
-    ]
+PARTS = 12
 
 
 def turns_red(mutation: Mutation, scenario: Scenario) -> None:
@@ -74,7 +61,7 @@ def search_range(mutation: Mutation, scenario: Scenario) -> int:
     return found.seed
 
 
-@pytest.mark.parametrize("mutation", in_parts(BY_NAME, source()))
+@pytest.mark.parametrize("mutation", in_turns("planted bugs", BY_NAME, PARTS))
 def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     turns_red(mutation, SCENARIOS[mutation.scenario])
@@ -95,14 +82,7 @@ def test_a_broken_propagation_is_found_within_its_range(mutation: Mutation, monk
     search_range(mutation, SCENARIOS[mutation.scenario])
 
 
-def test_every_planted_bug_has_its_turn() -> None:
-    """Sources whose hashes differ by one in their turn play parts that have nothing in common."""
-    sources = [
-        next(str(at) for at in range(100) if first_seed("planted bugs", str(at)) % PARTS == part)
-        for part in range(PARTS)
-    ]
-    played = [each.id for of in sources for each in in_parts(BY_NAME, of) if not each.marks]
-    assert sorted(map(str, played)) == sorted(BY_NAME)
+def test_every_planted_bug_has_a_name() -> None:
     assert len(BY_NAME) == len(PLANTED)
 
 
@@ -129,7 +109,7 @@ def no_change(_patch: pytest.MonkeyPatch) -> None:
     return
 
 
-@pytest.mark.parametrize("name", in_parts({name: name for name in SCENARIOS}, source()))
+@pytest.mark.parametrize("name", in_turns("planted bugs", {name: name for name in SCENARIOS}, PARTS))
 def test_disconnected_faults_are_missed(name: str) -> None:
     scenario = SCENARIOS[name]
     assert search(scenario, [1], disconnected=list(Fault)).unfired == scenario.named

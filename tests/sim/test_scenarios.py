@@ -14,7 +14,8 @@ from kelpie.sim.faults import CRASHES, Aim, Fault, places_of
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.seeds import FOUND, Found
-from tests.sim.shares import HASH_SEED, Elsewhere, elsewhere, first_of_share, play, share_of, source
+from tests.sim.shares import HASH_SEED, Elsewhere, elsewhere, first_of_share, play, share_of
+from tests.turns import source
 
 ROOT = Path(__file__).parents[2]
 ALONE_MAX = 5  # runs with one kind of fault, in which it fires

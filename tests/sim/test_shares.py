@@ -12,8 +12,10 @@ from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.scenarios import SCENARIOS
 from kelpie.sim.scenarios.server_scenario import LISTS_EVERY
-from tests.sim import shares, shop
-from tests.sim.shares import FIRST_MAX, FURTHER, NO_SOURCE, first_of_share, first_seed, play, share_of
+from tests import turns
+from tests.sim import shop
+from tests.sim.shares import FURTHER, first_of_share, play, share_of
+from tests.turns import FIRST_MAX, NO_SOURCE, first_seed, in_turns
 
 RARE = Aim(Fault.storage_latency, "database.write", rate=0.2)
 NEVER = Aim(Fault.crash_before_write, "database.begin", nth=1000)
@@ -36,11 +38,11 @@ def test_every_source_and_every_scenario_has_its_own_first_seed() -> None:
 
 def test_without_a_commit_every_share_begins_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    shares.source.cache_clear()
+    turns.source.cache_clear()
     try:
-        assert shares.source() == NO_SOURCE
+        assert turns.source() == NO_SOURCE
     finally:
-        shares.source.cache_clear()
+        turns.source.cache_clear()
     assert {first_of_share(name, NO_SOURCE) for name in SCENARIOS} == {0}
 
 
@@ -52,7 +54,7 @@ def test_one_seed_of_every_share_walks_over_the_lists() -> None:
 
 
 def test_a_share_depends_on_src_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "ROOT", tmp_path)
+    monkeypatch.setattr(turns, "ROOT", tmp_path)
     hashes: list[str] = []
     git("init", "-q", at=tmp_path)
     for path, text in (("src/a", "one"), ("tests/a", "one"), ("docs/a", "one"), ("src/a", "two"), ("src/a", "one")):
@@ -60,10 +62,18 @@ def test_a_share_depends_on_src_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / path).write_text(text)
         git("add", "-A", at=tmp_path)
         git("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", path, at=tmp_path)
-        shares.source.cache_clear()
-        hashes.append(shares.source())
-    shares.source.cache_clear()
+        turns.source.cache_clear()
+        hashes.append(turns.source())
+    turns.source.cache_clear()
     assert hashes[0] == hashes[1] == hashes[2] == hashes[4] != hashes[3]
+
+
+def test_every_part_has_its_turn() -> None:
+    """Sources whose hashes differ by one in their turn run parts that have nothing in common."""
+    values = {f"value-{at}": at for at in range(11)}
+    sources = [next(str(at) for at in range(200) if first_seed("some", str(at)) % 4 == part) for part in range(4)]
+    played = [each.id for of in sources for each in in_turns("some", values, 4, of) if not each.marks]
+    assert sorted(map(str, played)) == sorted(values)
 
 
 def git(*arguments: str, at: Path) -> None:

@@ -1,29 +1,26 @@
 """Each session gives the answers, prompts and logs that its file says, also when the power is cut after every step."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable
 from difflib import unified_diff
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.sim.shares import first_seed, source
 from tests.snapshots.session import NoStep, play, steps, without_doubt
+from tests.turns import in_turns
 
 FOLDER = Path(__file__).parent
 TEXTS = {str(file.relative_to(FOLDER).with_suffix("")): file.read_text() for file in sorted(FOLDER.rglob("*.txt"))}
+PARTS = 4
 _TURN = "the model is asked"
 _UNCUT = re.compile(r"^# Without power cuts( or doubtful commits)?, because ", re.MULTILINE)
 _CERTAIN = re.compile(r"^# Without (power cuts or )?doubtful commits, because ", re.MULTILINE)
 
 
-def _third(names: Collection[str], which: int) -> list[ParameterSet]:
-    """A third of the sessions; which one depends on `src`, and `make soak` plays the others."""
-    turn = first_seed("recorded sessions", source()) + which
-    theirs = {name for name in names if (crc32(name.encode()) + turn) % 3 == 0}
-    return [pytest.param(name, marks=() if name in theirs else pytest.mark.soak) for name in names]
+def _in_turns(what: str, fits: Callable[[str], object]) -> list[ParameterSet]:
+    return in_turns(what, {name: name for name, text in TEXTS.items() if fits(text)}, PARTS)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -32,14 +29,14 @@ def test_the_session_is_as_it_was_recorded(name: str) -> None:
     assert (told := difference(recorded, play(recorded), name)) == "", told
 
 
-@pytest.mark.parametrize("name", _third([name for name, text in TEXTS.items() if not _UNCUT.search(text)], 0))
+@pytest.mark.parametrize("name", _in_turns("power cuts", lambda text: not _UNCUT.search(text)))
 def test_a_power_cut_after_every_step_changes_nothing(name: str) -> None:
     recorded = TEXTS[name]
     assert (told := difference(recorded, play(recorded, restarts=True), name)) == "", told
 
 
 @pytest.mark.parametrize(
-    "name", _third([name for name, text in TEXTS.items() if _TURN in text and not _CERTAIN.search(text)], 1)
+    "name", _in_turns("doubtful commits", lambda text: _TURN in text and not _CERTAIN.search(text))
 )
 def test_commits_that_are_refused_or_not_heard_of_change_nothing(name: str) -> None:
     recorded = TEXTS[name]
