@@ -6,11 +6,11 @@ import pytest
 
 from kelpie.agent.events import event_buffer
 from kelpie.agent.events.event_buffer import TurnStream, emit_failure
-from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
+from kelpie.agent.events.turn_events import AnswerDelta, Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
 from kelpie.core.conversations.messages import Message, NewMessage, Role, Text, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvariantBroken, Overloaded, StorageError
-from kelpie.core.ids import AgentId, MessageId, RunId
+from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 
 RUN = RunId("run-00000000-0000-4000-8000-000000000001")
 
@@ -71,15 +71,25 @@ async def test_who_lags_is_told_so_and_gets_nothing_more(
     assert await _heard(stream) == [Lagged(RUN)]
 
 
-async def test_what_was_read_no_longer_counts_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def _piece(text: str) -> AnswerDelta:
+    return AnswerDelta(MessageId("message-1"), StepId("step-1"), 5, 0, text)
+
+
+@pytest.mark.parametrize("event", [_row("a" * 300), _piece("a")])
+@pytest.mark.parametrize("joins", [False, True])
+async def test_what_was_read_no_longer_counts_towards_the_limit(
+    monkeypatch: pytest.MonkeyPatch, event: TurnEvent, joins: bool
+) -> None:
     monkeypatch.setattr(event_buffer, "CHARS_MAX", 700)
-    stream, events = TurnStream(RUN), []
-    reading = stream.events()
+    stream, events = TurnStream(RUN, ASKED), list[TurnEvent]()
+    reading = (stream.join() if joins else stream).events()
     for _ in range(9):
-        stream.emit(_row("a" * 300))
+        stream.emit(event)
         events.append(await anext(reading))
-    await reading.aclose()
-    assert events == [_row("a" * 300)] * 9
+    stream.emit(event)
+    stream.emit(END)
+    rest = [each async for each in reading]
+    assert events + rest == [event] * 10 + [END]
 
 
 async def test_who_joins_hears_everything_and_can_cancel() -> None:

@@ -79,7 +79,9 @@ def answers_count_in_every_conversation_of_the_agent(patch: pytest.MonkeyPatch) 
             return [replace(row, conversation_id=conversation.conversation or None) for row in found]
 
         with pytest.MonkeyPatch.context() as inner:
-            everywhere = SimpleNamespace(answering=answering, of_run=messages.of_run, of_runs=messages.of_runs)
+            everywhere = SimpleNamespace(
+                answering=answering, get_many=messages.get_many, of_run=messages.of_run, of_runs=messages.of_runs
+            )
             inner.setattr(approval_answers, "messages", everywhere)
             return original(tx, conversation, sent)
 

@@ -8,13 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, text
 
-from kelpie.core.agents.agent import Agent, AgentQuery, AgentType, ModelChoice
-from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId
+from kelpie.core.agents.agent import Agent, AgentQuery, AgentType, Include, ModelChoice
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
+from kelpie.core.memory.block_history import Author, AuthorKind
+from kelpie.core.memory.blocks import Block
 from kelpie.core.paging import Page
 from kelpie.storage import name_index
 from kelpie.storage.agents import agents, filters, removal
+from kelpie.storage.blocks import attachments, blocks
 from kelpie.storage.tables import organizations
+from kelpie.storage.views import agents as agent_views
 from kelpie.world.database import Tx
+from kelpie.world.keyring import Keyring
 from kelpie.world.sqlite.connections import memory_connection
 from tests.new_database import create_schema
 
@@ -108,3 +113,25 @@ def test_the_index_never_hides_a_match(names: list[str], part: str) -> None:
 
 def _by(part: str) -> AgentQuery:
     return AgentQuery(page=Page(limit=None, descending=False), query_text=part)
+
+
+def test_a_page_that_is_cut_by_bytes_keeps_the_agents_next_to_its_cursor(tx: Tx) -> None:
+    ids = [add(tx, number, f"agent {number}") for number in range(1, 6)]
+    for number, agent_id in enumerate(ids):
+        block = Block(BlockId(f"block-00000000-0000-4000-8000-{number:012d}"), "human", "v" * 10_000, 1, 1)
+        blocks.insert(tx, (block,), Author(AuthorKind.user))
+        attachments.attach(tx, agent_id, block.id)
+
+    def shown(after: AgentId | None, before: AgentId | None, *, descending: bool = False) -> list[int]:
+        page = Page(10, after, before, descending, bytes_max=30_000)
+        found = agents.select_agents(tx, OURS, AgentQuery(page))
+        views = agent_views.page(tx, found, Include(blocks=True), page, Keyring())
+        return [ids.index(view.agent.id) for view in views]
+
+    nobody = AgentId("agent-00000000-0000-4000-8000-00000000dead")  # a cursor that names no agent is ignored
+    assert shown(None, None) == shown(None, nobody) == shown(nobody, nobody) == [0, 1]
+    assert shown(None, ids[4]) == shown(nobody, ids[4]) == [2, 3]
+    assert shown(ids[0], ids[4]) == shown(ids[0], nobody) == [1, 2]
+    assert shown(None, ids[0], descending=True) == [2, 1]
+    assert shown(None, nobody, descending=True) == [4, 3]
+    assert shown(None, ids[0]) == []

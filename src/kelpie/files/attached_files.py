@@ -74,16 +74,14 @@ class AttachedFiles:
 
     async def files(self, agent_id: AgentId, page: Page, is_open: bool | None = None) -> FilePage:
         """The files of an agent's folders on a page; none for an unknown agent."""
-        more = Page(None if page.limit is None else page.limit + 1, page.after, page.before, page.descending)
 
-        def read(tx: Tx) -> list[FileView]:
+        def read(tx: Tx) -> FilePage:
             found = agents.get_many(tx, self._organization, [agent_id])
-            return views.page_of(tx, self._organization, found[0], more, is_open) if found else []
+            if not found:
+                return FilePage((), has_more=False)
+            return FilePage(*views.page_of(tx, self._organization, found[0], page, is_open))
 
-        found = await self._world.database.read(read)
-        if page.limit is None or len(found) <= page.limit:
-            return FilePage(found, has_more=False)
-        return FilePage(found[1:] if page.backwards else found[:-1], has_more=True)
+        return await self._world.database.read(read)
 
     async def open(self, agent_id: AgentId, file_id: FileId) -> list[str]:
         """Opens a file from its start; returns the names of the files that were closed for it. Raises NotFound."""

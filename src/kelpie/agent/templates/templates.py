@@ -102,8 +102,9 @@ class Templates:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def page(self, page: Page) -> list[Template]:
-        """Raises InvalidInput for a page that cannot be."""
+    async def page(self, page: Page) -> tuple[list[Template], bool]:
+        """A page of templates, and whether others follow where it ends. Raises InvalidInput for a page that cannot
+        be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, page))
 
     async def get(self, name: str) -> tuple[Template, list[TemplateVersion]]:

@@ -16,6 +16,7 @@ from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, Message, Role, ToolReturn
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.ids import MessageId
 from kelpie.core.permissions.budgets import BUDGET_KEY
 from kelpie.core.tools.tools import Tool
 from kelpie.storage.conversations import approvals as rows
@@ -150,14 +151,32 @@ def _same(one: CallAnswer, other: CallAnswer) -> bool:
 
 
 def _repeated(tx: Tx, conversation: LiveConversation, sent: RunInput, run: Run, first: RunInput) -> TurnStart | Replay:
-    """The same answers once more: a replay, or a continuation if the first run failed."""
+    """The same answers once more: a replay, or a continuation if the first run failed, and so did what continued it."""
     said, plain = messages.of_run(tx, run.id), replace(sent, answers=(), partial=False)
     if sent.messages and sent.messages != first.messages:
         return TurnStart(plain)
     if run.status is not RunStatus.failed:
         return Replay(run, said)
-    if contexts.ids(tx, conversation.agent.id, conversation.conversation)[-1:] != tuple(row.id for row in said[-1:]):
-        raise nothing_waits()  # the conversation has gone on since
-    earlier = (*first.earlier, run.id)[-approval_matching.RUNS_MAX :]
-    left = plain if run.step_count == 0 else replace(plain, messages=())
+    last, given = run, first
+    newest = contexts.ids(tx, conversation.agent.id, conversation.conversation)[-1:]
+    if newest != tuple(row.id for row in said[-1:]):
+        last, given = _continuation(tx, run, newest)
+        if last.status is not RunStatus.failed:
+            return Replay(last, messages.of_run(tx, last.id))
+    earlier = (*given.earlier, last.id)[-approval_matching.RUNS_MAX :]
+    left = plain if run.step_count == last.step_count == 0 else replace(plain, messages=())
     return TurnStart(replace(left, earlier=earlier), None, messages.of_runs(tx, earlier))
+
+
+def _continuation(tx: Tx, run: Run, newest: Sequence[MessageId]) -> tuple[Run, RunInput]:
+    """The run of the newest message, if it has continued this one for the same answers. Raises InvalidInput."""
+    for row in messages.get_many(tx, newest):
+        if row.run_id is None:
+            continue
+        try:
+            later, given = runs.get(tx, row.run_id), unfinished.given(tx, row.run_id)
+        except NotFound:  # its record was deleted
+            continue
+        if run.id in given.earlier and not given.answers:
+            return later, given
+    raise nothing_waits()  # the conversation has gone on since

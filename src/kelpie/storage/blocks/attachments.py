@@ -168,6 +168,7 @@ def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: P
     return [AgentId(row[0]) for row in rows]
 
 
+_OWN_COPY = sa.select(conversation_blocks.c.label).where(conversation_blocks.c.block_id == sa.bindparam("of_block"))
 _MOVE_LABEL = (
     sa.update(agent_blocks)
     .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
@@ -186,7 +187,10 @@ _LABEL_TAKEN_BUT = _LABEL_TAKEN.where(_other.c.agent_id != sa.bindparam("but"))
 
 
 def relabel(tx: Tx, block_id: BlockId, label: str) -> None:
-    """Moves the attachments of a block to its new label. Raises Conflict when an agent has another of that label."""
+    """Moves the attachments of a block to its new label. Raises Conflict when an agent has another of that label, and
+    for a conversation's own copy, which is found by the label of what it replaces."""
+    if tx.execute(_OWN_COPY, {"of_block": block_id}).first() is not None:
+        raise Conflict(f"{block_id} is a conversation's own copy of a block, so its label cannot be changed.")
     taken = tx.execute(_LABEL_TAKEN, {"of_block": block_id, "new_label": label}).scalar()
     if taken is not None:
         raise label_conflict(taken, label)

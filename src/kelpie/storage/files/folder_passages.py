@@ -34,23 +34,27 @@ _Place = tuple[int, str, int]
 def page_of(tx: Tx, organization: OrganizationId, folder_id: FolderId, page: Page) -> list[tuple[FilePassage, File]]:
     """The passages on a page, each with its file. A cursor that is not in the folder is ignored."""
     bound: dict[str, Any] = {"of_folder": folder_id, "of_organization": organization}
-    cursor = page.after or page.before
-    rows = _rows(tx, bound, page, None if cursor is None else _place_of(tx, bound, cursor))
+    after, before = _place_of(tx, bound, page.after), _place_of(tx, bound, page.before)
+    backwards = before is not None and after is None  # read from the cursor, reversed afterwards
+    rows = _rows(tx, bound, page, after, before, down=page.descending != backwards)
     ids = sorted({row.file_id for row in rows})
     owners = {row.id: file_rows.from_row(row) for row in tx.execute(_FILES, {"ids": ids})} if ids else {}
     found = [(passages.from_row(row), owners[row.file_id]) for row in rows]
-    return found[::-1] if page.backwards else found
+    return found[::-1] if backwards else found
 
 
-def _place_of(tx: Tx, bound: Mapping[str, Any], passage_id: str) -> _Place | None:
-    row = tx.execute(_PLACE, {**bound, "of_passage": passage_id}).first()
+def _place_of(tx: Tx, bound: Mapping[str, Any], passage_id: str | None) -> _Place | None:
+    row = tx.execute(_PLACE, {**bound, "of_passage": passage_id}).first() if passage_id is not None else None
     return None if row is None else (row.created_at, row.file_id, row.position)
 
 
-def _rows(tx: Tx, bound: Mapping[str, Any], page: Page, place: _Place | None) -> Sequence[sa.Row[Any]]:
-    downwards = page.descending != page.backwards
-    statement = _OF_FOLDER.order_by(*(key.desc() if downwards else key for key in _KEY))
-    if place is not None:
-        here, limit = sa.tuple_(*_KEY), sa.tuple_(*map(sa.literal, place))
-        statement = statement.where(here < limit if downwards else here > limit)
+def _rows(
+    tx: Tx, bound: Mapping[str, Any], page: Page, after: _Place | None, before: _Place | None, *, down: bool
+) -> Sequence[sa.Row[Any]]:
+    here = sa.tuple_(*_KEY)
+    statement = _OF_FOLDER.order_by(*(key.desc() if down else key for key in _KEY))
+    for place, below in ((after, page.descending), (before, not page.descending)):
+        if place is not None:
+            edge = sa.tuple_(*map(sa.literal, place))
+            statement = statement.where(here < edge if below else here > edge)
     return within_bytes(tx.execute(statement.limit(page.limit), dict(bound)), page.bytes_max)

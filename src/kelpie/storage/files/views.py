@@ -133,13 +133,20 @@ _IS_OPEN = _SEEN.where(_V.is_open)
 _IS_CLOSED = _SEEN.where(sa.func.coalesce(_V.is_open, sa.false()).is_(False))
 
 
-def page_of(tx: Tx, organization: OrganizationId, agent: Agent, page: Page, is_open: bool | None) -> list[FileView]:
-    """The files of an agent on a page, with the text of the open ones. Cursors are ids of views."""
+def page_of(
+    tx: Tx, organization: OrganizationId, agent: Agent, page: Page, is_open: bool | None
+) -> tuple[list[FileView], bool]:
+    """The files of an agent on a page, with the text of the open ones, and whether others follow where it ends.
+    Cursors are ids of views."""
     statement = _SEEN if is_open is None else _IS_OPEN if is_open else _IS_CLOSED
     after, before = (None if each is None else file_of_view(agent.id, each) for each in (page.after, page.before))
-    wanted = replace(page, after=after, before=before)
-    rows = paging.page(tx, statement, files, wanted, {"of_agent": agent.id}, within={"organization_id": organization})
-    return [with_text(tx, agent, _from_row(row)) for row in rows]
+    within = {"organization_id": organization}
+    wanted = paging.known(tx, files, replace(page, after=after, before=before), within)
+    one_more = replace(wanted, limit=None if page.limit is None else page.limit + 1, bytes_max=None)
+    rows = paging.page(tx, statement, files, one_more, {"of_agent": agent.id}, within=within)
+    if more := page.limit is not None and len(rows) > page.limit:
+        rows = rows[1:] if wanted.backwards else rows[:-1]
+    return [with_text(tx, agent, _from_row(row)) for row in rows], more
 
 
 # --- opening and closing ----------------------------------------------------------------------------------------------

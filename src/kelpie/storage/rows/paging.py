@@ -7,7 +7,7 @@ Rows without a value in the order column come last in either direction.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -108,6 +108,15 @@ def page(
     rows = tx.execute(_cut(statement, table, shape, wanted.limit is not None), bound)
     found = within_bytes(rows, wanted.bytes_max)
     return found[::-1] if shape.backwards else found
+
+
+def known(tx: Tx, table: Table, wanted: Page, within: Mapping[str, str]) -> Page:
+    """The page without cursors that name no row, which are ignored: only then `backwards` says how it is read."""
+    after, before = (
+        None if cursor is None or _position(tx, table, wanted.order_by, cursor, within) is None else cursor
+        for cursor in (wanted.after, wanted.before)
+    )
+    return replace(wanted, after=after, before=before)
 
 
 def _position(tx: Tx, table: Table, order_by: str, cursor: str | None, within: Mapping[str, str]) -> _Position | None:

@@ -25,7 +25,7 @@ from kelpie.core.ids import OrganizationId, TemplateId, TemplateVersionId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.storage.rows.checksums import checksum, report
-from kelpie.storage.rows.paging import Paging
+from kelpie.storage.rows.paging import Paging, known
 from kelpie.storage.tables import template_versions, templates
 from kelpie.world.database import Tx
 
@@ -109,11 +109,15 @@ def get(tx: Tx, organization: OrganizationId, name: str, *, lock: bool = False) 
     return _from_row(row)
 
 
-def select(tx: Tx, organization: OrganizationId, page: Page) -> list[Template]:
-    """A page of templates. Raises InvalidInput for a page that cannot be."""
-    given = {"of_organization": organization}
-    rows = _PAGES.rows(tx, _OURS, page, given, within={"organization_id": organization})
-    return [_from_row(row) for row in rows]
+def select(tx: Tx, organization: OrganizationId, page: Page) -> tuple[list[Template], bool]:
+    """A page of templates, and whether others follow where it ends. Raises InvalidInput for a page that cannot be."""
+    given, within = {"of_organization": organization}, {"organization_id": organization}
+    wanted = known(tx, templates, page, within)
+    one_more = replace(wanted, limit=None if page.limit is None else page.limit + 1, bytes_max=None)
+    rows = _PAGES.rows(tx, _OURS, one_more, given, within=within)
+    if more := page.limit is not None and len(rows) > page.limit:
+        rows = rows[1:] if wanted.backwards else rows[:-1]
+    return [_from_row(row) for row in rows], more
 
 
 def versions(tx: Tx, template: Template) -> list[TemplateVersion]:

@@ -14,6 +14,7 @@ from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import approvals, contexts
 from kelpie.storage.files import attachments as file_attachments
 from kelpie.storage.files import views as file_views
+from kelpie.storage.rows.paging import known
 from kelpie.storage.rows.row_bytes import row_bytes
 from kelpie.storage.tables import agent_folders, agent_identities
 from kelpie.storage.tables import agent_secrets as agent_secrets_table
@@ -33,13 +34,14 @@ def one(tx: Tx, agent_id: AgentId, include: Include, keyring: Keyring) -> AgentV
 
 def page(tx: Tx, found: Sequence[Agent], include: Include, wanted: Page, keyring: Keyring) -> list[AgentView]:
     """The agents of a page, which ends early where they and their blocks and tools have too many bytes together."""
-    if wanted.bytes_max is None or not (include.blocks or include.tools):
+    if wanted.bytes_max is None or not (include.blocks or include.tools) or not found:
         return many(tx, found, include, keyring)
     ids = [agent.id for agent in found]
     blocks_of = block_attachments.sizes_of_agents(tx, ids) if include.blocks else {}
     tools = _tools(tx, ids, include, writes=False)
     tools_of = {} if tools is None else tools.sizes()
-    near = list(reversed(found)) if wanted.backwards else list(found)  # the agents next to the cursor come first
+    backwards = known(tx, agents_table, wanted, {"organization_id": found[0].organization_id}).backwards
+    near = list(reversed(found)) if backwards else list(found)  # the agents next to the cursor come first
     size, kept = 0, 0
     for agent in near:
         size += row_bytes((agent.system, agent.description, agent.metadata))
@@ -47,7 +49,7 @@ def page(tx: Tx, found: Sequence[Agent], include: Include, wanted: Page, keyring
         if kept and size > wanted.bytes_max:
             break
         kept += 1
-    shown = found[len(found) - kept :] if wanted.backwards else found[:kept]
+    shown = found[len(found) - kept :] if backwards else found[:kept]
     return _views(tx, shown, include, keyring, tools)
 
 

@@ -22,7 +22,6 @@ from kelpie.core.agents.templates import (
 )
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
-from kelpie.core.paging import Page
 from kelpie.server.http.json_answer import JsonAnswer, built
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.routing.caller_api import CallerApi
@@ -78,12 +77,7 @@ async def list_templates(
     project: Project = None,
 ) -> JsonAnswer:
     check_project(project or DEFAULT_PROJECT)
-    page = page_of(before, after, limit or LIST_MAX, order)
-    wanted = Page((page.limit or LIST_MAX) + 1, page.after, page.before, page.descending)
-    found = await api.templates.page(wanted)
-    more = len(found) == wanted.limit
-    if more:
-        found = found[1:] if wanted.backwards else found[:-1]
+    found, more = await api.templates.page(page_of(before, after, limit or LIST_MAX, order))
     return JsonAnswer({"templates": await built(found, template_shape), "has_next_page": more})
 
 
