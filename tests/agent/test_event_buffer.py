@@ -105,19 +105,42 @@ async def test_who_joins_hears_everything_and_can_cancel() -> None:
     assert stream.cancellation.requested
 
 
-async def test_one_who_lags_does_not_cut_off_those_who_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_buffer, "EVENTS_MAX", 3)
+@pytest.mark.parametrize(("name", "most"), [("EVENTS_MAX", 3), ("CHARS_MAX", 700)])
+async def test_one_who_lags_does_not_cut_off_those_who_join(
+    monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    monkeypatch.setattr(event_buffer, name, most)
     stream = TurnStream(RUN, ASKED)
-    joined, heard = stream.join(), []
+    joined, slow, heard = stream.join(), stream.join(), list[TurnEvent]()
     reading = joined.events()
-    for text in "abcde":  # its own client reads nothing
-        stream.emit(_row(text))
+    async with asyncio.timeout(20):
+        for text in "abcde":  # its own client reads nothing
+            stream.emit(_row(text))
+            heard.append(await anext(reading))
+        stream.emit(END)
         heard.append(await anext(reading))
     await reading.aclose()
-    assert heard == [_row(text) for text in "abcde"]
-    assert await _heard(stream) == [Lagged(RUN)]
+    assert heard == [*(_row(text) for text in "abcde"), END]
+    assert await _heard(stream) == [Lagged(RUN)] == await _heard(slow)
     late = stream.join()  # more than is kept
-    assert await _heard(late) == [Lagged(RUN)]
+    assert (await _heard(late))[0] == Lagged(RUN)
+
+
+async def test_the_first_may_leave_a_turn_longer_than_its_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_buffer, "EVENTS_MAX", 3)
+    stream = TurnStream(RUN, ASKED)
+    joined, heard = stream.join(), list[TurnEvent]()
+    stream.emit(_row("a"))
+    own, reading = stream.events(), joined.events()
+    await anext(own)
+    await own.aclose()
+    async with asyncio.timeout(20):
+        heard.append(await anext(reading))
+        for event in (*map(_row, "bcdefg"), END):
+            stream.emit(event)
+            heard.append(await anext(reading))
+    await reading.aclose()
+    assert heard == [*map(_row, "abcdefg"), END]
 
 
 async def test_only_so_many_join_and_who_leaves_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

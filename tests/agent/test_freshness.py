@@ -6,8 +6,10 @@ import pytest
 
 from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.live.reload import RELOADS_MAX, catch_up
+from kelpie.agent.prompt import context as contexts
 from kelpie.agent.prompt.context import Context
 from kelpie.core.agents.agent import AgentType, NewAgent
+from kelpie.core.conversations.conversations import NewConversation
 from kelpie.core.conversations.messages import MessageQuery, Role
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import CommitUnknown, NotFound, StorageBusy
@@ -149,3 +151,25 @@ async def test_a_history_that_never_stands_still_is_told(rig):
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
     with pytest.raises(StorageBusy, match="kept changing while they were read"):
         await catch_up(Emptied(lane, RELOADS_MAX), lane, JournalPosition(live.claim, run))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+async def test_a_history_of_several_pages_is_shown_once_after_a_restart(rig, monkeypatch, size):
+    """In the default conversation and in another one, with a page that ends at a message of either."""
+    monkeypatch.setattr(contexts, "PAGE_ROWS", size)
+    agent = await make(rig)
+    side = (await rig.kelpie.api().conversations.create(agent.id, NewConversation())).id
+    for number in range(4):
+        await rig.say(agent.id, f"tok-{number}")
+        await rig.say(agent.id, f"side-{number}", conversation=side)
+    known = list(rig.model.requests)
+    await rig.stop()
+    await rig.start()
+    async with asyncio.timeout(60):
+        await rig.say(agent.id, "tok-4")
+        await rig.say(agent.id, "side-4", conversation=side)
+    for before, after, word in zip(known[-2:], rig.model.requests[-2:], ("tok", "side"), strict=True):
+        shown = [entry.message.id for entry in after.messages]
+        assert shown[: len(before.messages)] == [entry.message.id for entry in before.messages]
+        asked = [entry.message.text for entry in after.messages if entry.message.role is Role.user]
+        assert asked == [f"{word}-{number}" for number in range(5)] and len(shown) == 9

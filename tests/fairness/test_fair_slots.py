@@ -146,6 +146,25 @@ def test_waiting_is_bounded_in_number_for_each_organization_and_in_time() -> Non
     in_virtual_time(main)
 
 
+@pytest.mark.parametrize("others", [0, 2])
+async def test_a_slot_that_is_granted_to_who_is_being_cancelled_goes_to_the_next(others: int) -> None:
+    slots = FairSlots(replace(LIMITS, amount=50))
+    await slots.take(ANN, 20)
+    waits = [asyncio.ensure_future(slots.take(who, 30)) for who in (BOB, *(CARL, ANNE)[:others])]
+    await begun()
+    waits[0].cancel()
+    slots.give_back(ANN, 20)  # before the one that is cancelled runs again
+    with pytest.raises(asyncio.CancelledError):
+        await waits[0]
+    for wait, who in zip(waits[1:], (CARL, ANNE), strict=False):
+        async with asyncio.timeout(20):
+            await wait
+        assert (slots.running, slots.held_by(who.organization)) == (1, 1)
+        slots.give_back(who, 30)
+    assert slots.running == slots.waiting == 0 and not any(slots.held_by(each) for each in "ABC")
+    assert slots.take_now(ANN, 50), "all of the amount is free"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_cancelled_jobs_lose_no_slot_and_nobody_is_passed_twice(seed: int) -> None:
     async def main() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_a_context_in_pages_has_every_message_once(tx: Tx) -> None:
     rows = [row(ANN, number) for number in range(10)]
     messages.begin(tx, rows)
     for size in (1, 3, 5, 10, 11):
-        pages = list(contexts.pages(tx, ANN, "", size))
+        pages = list(islice(contexts.pages(tx, ANN, "", size), 12))
         assert [message.id for page in reversed(pages) for message in page] == [message.id for message in rows]
         assert all(len(page) <= size for page in pages)
 

@@ -130,6 +130,48 @@ async def test_a_caller_that_goes_when_its_answer_is_on_the_way_leaves_doubt(
     assert told == ["all"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_caller_that_goes_while_its_write_is_made_leaves_doubt_if_it_is_stored(
+    database: SqliteDatabase, *, fails: bool
+) -> None:
+    """What it changed is in the database, so whoever has read it before must look again."""
+    told, gate = list[str](), Gate()
+    database.when_in_doubt(lambda: told.append("all"))
+
+    def write(tx: Tx) -> None:
+        gate.fn(tx)
+        put(1)(tx)
+        if fails:
+            raise ValueError("no")
+
+    work = asyncio.ensure_future(database.transact(write))
+    assert await asyncio.to_thread(gate.entered.wait, DEADLINE_S)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert not told, "it is not stored yet"
+    gate.open.set()
+    await database.transact(put(2))
+    assert await database.read(stored) == ([2] if fails else [1, 2])
+    assert told == ([] if fails else ["all"])
+
+
+async def test_a_caller_that_goes_before_its_write_begins_leaves_doubt_beside_others(database: SqliteDatabase) -> None:
+    told, gate = list[str](), Gate()
+    database.when_in_doubt(lambda: told.append("all"))
+    held = await gate.close_writer(database)
+    works = [asyncio.ensure_future(database.transact(put(number))) for number in (1, 2, 3)]
+    await asyncio.sleep(0)
+    works[1].cancel()
+    gate.open.set()
+    outcomes = await asyncio.gather(*works, return_exceptions=True)
+    await held
+    await database.transact(put(4))
+    kept = await database.read(stored)
+    assert isinstance(outcomes[1], asyncio.CancelledError) and outcomes[::2] == [1, 3]
+    assert (kept, told) == ([1, 2, 3, 4], ["all"])
+
+
 async def test_nobody_is_told_before_the_commit(database: SqliteDatabase, tmp_path: Path) -> None:
     """While a later function of the group still runs, the earlier ones are neither acknowledged nor visible."""
     first, second = Gate(), Gate()
