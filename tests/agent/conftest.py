@@ -17,9 +17,8 @@ from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
-from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
-from tests.new_database import put_new_database
+from tests.new_database import open_new_database
 
 MODEL = "test/script"
 
@@ -76,8 +75,7 @@ class Rig:
         self.kelpie: Kelpie
 
     async def start(self) -> "Rig":
-        put_new_database(self.path)
-        database = SqliteDatabase.open(self.path, synchronous="OFF")
+        database = open_new_database(self.path, started=True)
         keyring = Keyring([Key(bytes(32))])
         world = World(
             SystemClock(),

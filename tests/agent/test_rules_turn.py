@@ -5,6 +5,7 @@ import asyncio
 import json
 
 import pytest
+import pytest_asyncio
 
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
@@ -40,6 +41,11 @@ class Shop(Rig):
 
     def __init__(self, path) -> None:
         super().__init__(path, external=self._run)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forgets what was said and run before."""
+        self.model.script, self.model.requests = [], []
         self.ran: list[tuple[str, dict]] = []
         self.held = None
         self.meanwhile = None  # what somebody else does while the next call runs
@@ -82,11 +88,21 @@ class Shop(Rig):
         return [name for name, _ in self.ran]
 
 
-@pytest.fixture
-async def shop(tmp_path):
-    made = await Shop(tmp_path / "kelpie.db").open()
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def opened(tmp_path_factory):
+    """One shop for all tests, each of which makes an agent of its own: opening one takes longer than the turns."""
+    made = await Shop(tmp_path_factory.mktemp("shop") / "kelpie.db").open()
     yield made
     await made.stop()
+
+
+@pytest.fixture
+def shop(opened):
+    opened.begin_anew()
+    return opened
 
 
 def call(name, s="x", **more):
@@ -211,7 +227,7 @@ async def test_a_rule_whose_arguments_do_not_fit_ends_the_turn(shop, agent_type,
     assert not shop.ran and ended(events).stop_reason is StopReason.invalid_tool_call
     ((_, ok, text),) = results(events)
     assert not ok and next(iter(args)) in text
-    (run,) = await shop.kelpie.api().runs.page(RunQuery())
+    (run,) = await shop.kelpie.api().runs.page(RunQuery(agent_ids=(agent.id,)))
     assert run.status is RunStatus.failed
 
 

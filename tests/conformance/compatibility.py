@@ -5,14 +5,10 @@ python -m tests.conformance.compatibility        writes it into the page
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from fastapi import FastAPI
-
-from kelpie.core.settings.settings import Settings
-from kelpie.server.app import create_app
 from tests.conformance.letta_routes import Route, letta_routes
+from tests.server.description import document
 
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
@@ -23,22 +19,9 @@ def shape(path: str) -> str:
     return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
 
 
-def bare_app() -> FastAPI:
-    """The app over nothing: it can tell its routes, and cannot answer."""
-    nothing: Any = SimpleNamespace(
-        settings=Settings(),
-        world=SimpleNamespace(ids=None),
-        runtime=SimpleNamespace(authenticator=None, passports=None, quotas=None, processor_time=None),
-        why_not_ready=None,
-        api=None,
-        connect_api=lambda serve: None,
-    )
-    return create_app(nothing)
-
-
 def described() -> dict[tuple[str, str], dict[str, Any]]:
     """What the app says of its routes, by method and path."""
-    paths = bare_app().openapi()["paths"]
+    paths = document()["paths"]
     return {(method.upper(), path): about for path, methods in paths.items() for method, about in methods.items()}
 
 

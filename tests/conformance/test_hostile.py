@@ -5,7 +5,7 @@ A share of them here, many more under `make soak`. Ids in paths are real ones, s
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from hypothesis.internal.conjecture import engine
 
-from kelpie.core.settings.settings import Settings
-from kelpie.local import open_kelpie
-from kelpie.server.app import create_app
 from tests.acceptance.served import served
 from tests.conformance.things import Things
 from tests.lazily import lazily
+from tests.server.description import document
 from tests.turns import in_turns
 
 if TYPE_CHECKING:
@@ -59,13 +57,9 @@ MAKERS: dict[str, Callable[[Things], str]] = {
 }
 
 
-def operations(tmp: Path) -> "dict[str, APIOperation[Any, Any, Any, Any]]":
+def operations() -> "dict[str, APIOperation[Any, Any, Any, Any]]":
     """What our description says there is; the app is only asked to describe itself."""
-    kelpie = open_kelpie(Settings(data_dir=str(tmp), port=0))
-    description = create_app(kelpie).openapi()
-    assert kelpie.data_dir is not None
-    kelpie.data_dir.close()
-    schema = schemathesis.openapi.from_dict(description)
+    schema = schemathesis.openapi.from_dict(deepcopy(document()))
     found = (result.ok() for result in schema.get_all_operations())
     return {op.label: op for op in found if op.path not in UNTRIED}
 
@@ -77,8 +71,8 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
 
 
 @pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> "dict[str, APIOperation[Any, Any, Any, Any]]":
-    return operations(tmp_path_factory.mktemp("described"))
+def described() -> "dict[str, APIOperation[Any, Any, Any, Any]]":
+    return operations()
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ import pytest
 from fastapi.routing import APIRoute
 
 from tests.acceptance.served import served
-from tests.conformance.compatibility import PAGE, bare_app, described, page, shape
+from tests.conformance.compatibility import PAGE, described, page, shape
 from tests.conformance.letta_routes import Route, letta_routes
 from tests.conformance.raw_cases import CASES, STATUS
 from tests.conformance.sdk_cases import CASES as SDK_CASES
 from tests.conformance.things import Things
 from tests.mcp.http_server import HttpServer
 from tests.provider_server import keyed_provider
+from tests.server.description import bare_app
 
 ROUTES = letta_routes()
 HERE = [route for route in ROUTES if route.not_meant is None]

@@ -16,6 +16,7 @@ from tests.conformance.letta_routes import letta_routes
 from tests.conformance.sdk_cases import CASES
 from tests.conformance.things import Things
 from tests.mcp.http_server import HttpServer
+from tests.turns import in_turns
 
 ROUTES = {route.sdk: route for route in letta_routes() if route.sdk}
 # What the client has for itself, without a route.
@@ -63,11 +64,11 @@ def test_every_method_has_a_case_and_a_route(client: Any) -> None:
     assert found == set(CASES) == set(ROUTES)
 
 
-def _cases() -> Iterator[Any]:
-    for kind in KINDS:
-        for name in CASES:
-            if ROUTES[name].not_meant is None:
-                yield pytest.param(kind, name, id=f"{kind}-{name}")
+def _cases() -> dict[str, tuple[str, str]]:
+    """Every method that is meant, with either client; of two that follow each other, one is of the other client."""
+    meant = [name for name in CASES if ROUTES[name].not_meant is None]
+    kinds = [KINDS, KINDS[::-1]] * len(meant)
+    return {f"{kind}-{name}": (kind, name) for name, both in zip(meant, kinds, strict=False) for kind in both}
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +78,10 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
         yield Things(server.url, f"{mcp.url}/mcp")
 
 
-@pytest.mark.parametrize(("kind", "name"), list(_cases()))
-async def test_a_method_answers_as_its_model_says(things: Things, kind: str, name: str) -> None:
+@pytest.mark.parametrize("case", in_turns("clients of methods", _cases(), len(KINDS)))
+async def test_a_method_answers_as_its_model_says(things: Things, case: tuple[str, str]) -> None:
+    """Each method has its turn with every change of the product, with one of the two clients."""
+    kind, name = case
     async with sdk_client(kind, str(things.http.base_url)) as sdk:
         answer = await got(CASES[name](sdk, things))
         if hasattr(answer, "iter_pages") or isinstance(answer, Stream | AsyncStream):

@@ -24,9 +24,9 @@ from kelpie.world.http.port import Http, NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
-from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
-from tests.new_database import put_new_database
+from tests.new_database import open_new_database
+from tests.server.description import document
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 MESSAGE = MessageId("message-06673e64-5c7a-4a21-aa3c-b8fa8d9132ff")
@@ -134,12 +134,11 @@ async def open_rig(
 ) -> AsyncIterator[tuple[Kelpie, Puppet]]:
     """A whole Kelpie on its own SQLite file, with the puppet as its only provider; `serve` starts and stops its own."""
     puppet = puppet or Puppet()
-    put_new_database(tmp_path / "kelpie.db")
     world = World(
         clock=clock or SystemClock(),
         ids=RandomIds(),
         random=random.Random(),
-        database=SqliteDatabase.open(tmp_path / "kelpie.db"),
+        database=open_new_database(tmp_path / "kelpie.db", started=clock is None),
         http=http or NetworkHttp(),
         processes=SystemProcesses(),
         keyring=Keyring([Key(bytes(32))]),
@@ -156,9 +155,17 @@ async def open_rig(
         await kelpie.stop(5.0)
 
 
-def client_of(kelpie: Kelpie, headers: Mapping[str, str] = SDK_HEADERS) -> httpx.AsyncClient:
-    """An HTTP client that speaks to the application directly."""
-    transport = httpx.ASGITransport(create_app(kelpie), raise_app_exceptions=False)
+def client_of(
+    kelpie: Kelpie, headers: Mapping[str, str] = SDK_HEADERS, *, describes_itself: bool = False
+) -> httpx.AsyncClient:
+    """An HTTP client that speaks to the application directly, which gives the description that all have.
+
+    With `describes_itself` it makes its own.
+    """
+    app = create_app(kelpie)
+    if not describes_itself:
+        app.openapi = document
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8283", headers=dict(headers))
 
 

@@ -13,6 +13,7 @@ from kelpie.app import Kelpie
 from kelpie.core.access.credential_scopes import Access
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.server.app import create_app
+from tests.server.description import document
 from tests.server.rig import make_agent, open_rig
 from tests.server.test_auth import shown
 from tests.server.test_keys_api import MovableClock
@@ -228,8 +229,7 @@ async def test_a_credential_for_one_agent_cannot_change_what_holds_it_back(
 
 async def test_every_other_route_is_closed_to_a_token(locked: Kelpie, operator: httpx.AsyncClient) -> None:
     ours, theirs = await make_agent(operator), await make_agent(operator)
-    app = create_app(locked)
-    paths = app.openapi()["paths"]
+    paths = document()["paths"]
     async with shown(locked, await grant(locked, ours, ALL)) as page:
         asked = 0
         for path, methods in paths.items():

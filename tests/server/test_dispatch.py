@@ -42,9 +42,11 @@ async def test_the_index_finds_what_the_router_finds(app: FastAPI) -> None:
     routes, index = app.routes, RouteIndex(app.routes)
     found = 0
     for path in sorted({path for route in routes for path in paths_like(getattr(route, "path", "/"))}):
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
+        fitting = [route for route in routes if route.matches(scope)[0] is not Match.NONE]  # whatever the method is
         for method in METHODS:
-            scope: dict[str, Any] = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
-            matches = ((route, *route.matches(scope)) for route in routes)
+            scope["method"] = method
+            matches = ((route, *route.matches(scope)) for route in fitting)
             expected = next(((route, child) for route, match, child in matches if match is Match.FULL), None)
             chosen = index.find(method, path)
             if expected is None:

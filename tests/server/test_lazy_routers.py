@@ -3,14 +3,15 @@
 import random
 import re
 
-import httpx
 import pytest
 from fastapi import APIRouter
 from starlette.routing import BaseRoute
 
+from kelpie.app import Kelpie
 from kelpie.server.http.routing.lazy_routers import LazyRouter, LazyRouters
 from kelpie.server.http.routing.route_index import RouteIndex
 from kelpie.server.routers import ROUTERS
+from tests.server.rig import client_of
 from tests.server.test_dispatch import METHODS, paths_like
 
 
@@ -92,9 +93,10 @@ def test_a_router_that_cannot_be_loaded_is_tried_again() -> None:
     assert routes == made.routes
 
 
-async def test_a_request_after_the_description_of_the_api_finds_its_route(client: httpx.AsyncClient) -> None:
+async def test_a_request_after_the_description_of_the_api_finds_its_route(kelpie: Kelpie) -> None:
     """The description loads all routers, also those that stand before one whose route has taken a request."""
-    assert (await client.get("/v1/messages/message-00000000-0000-4000-8000-000000000001")).status_code == 404
-    assert (await client.get("/openapi.json")).status_code == 200
-    listed = await client.get("/v1/messages/batches")
+    async with client_of(kelpie, describes_itself=True) as client:
+        assert (await client.get("/v1/messages/message-00000000-0000-4000-8000-000000000001")).status_code == 404
+        assert (await client.get("/openapi.json")).status_code == 200
+        listed = await client.get("/v1/messages/batches")
     assert (listed.status_code, listed.json()) == (200, [])

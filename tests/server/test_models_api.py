@@ -15,11 +15,10 @@ from kelpie.world.clock import SystemClock
 from kelpie.world.http.port import Http, NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.processes.processes import SystemProcesses
-from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
 from tests.llm.fakes import answer, fake
 from tests.llm.local_fakes import local_fake, ndjson, ollama, shown
-from tests.new_database import put_new_database
+from tests.new_database import open_new_database
 from tests.server.rig import client_of, make_agent
 
 ABILITIES = ("tools", "vision", "structured_output", "reasoning", "streaming", "max_context_window")
@@ -37,12 +36,11 @@ SAID = {
 @asynccontextmanager
 async def served(tmp_path: Path, http: Http | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A whole Kelpie with the providers that the settings bring up."""
-    put_new_database(tmp_path / "kelpie.db")
     world = World(
         SystemClock(),
         RandomIds(),
         random.Random(1),
-        SqliteDatabase.open(tmp_path / "kelpie.db"),
+        open_new_database(tmp_path / "kelpie.db", started=True),
         http or NetworkHttp(),
         SystemProcesses(),
     )

@@ -63,7 +63,7 @@ async def test_pages_load_nothing_from_other_hosts(client: httpx.AsyncClient) ->
 
 async def test_the_start_page_says_what_runs_and_shows_no_data(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"host": "0.0.0.0", "password": "hush-hush", "secure": True, "dashboard": False}
-    async with open_rig(tmp_path, **settings) as (kelpie, _), client_of(kelpie) as client:
+    async with open_rig(tmp_path, **settings) as (kelpie, _), client_of(kelpie, describes_itself=True) as client:
         agent = await make_agent_with(client, "hush-hush", "very-private")
         page = (await client.get("/", headers=BROWSER)).text
         facts = (await client.get("/", headers={"Accept": "application/json"})).json()

@@ -1,5 +1,6 @@
 """Blocks, tools, models and the frame around them, over HTTP."""
 
+import json
 from typing import Any
 
 import httpx
@@ -8,6 +9,7 @@ from letta_client.types import BlockResponse, Model, Tool
 
 from kelpie import __version__
 from kelpie.app import Kelpie
+from tests.server.description import document
 from tests.server.rig import client_of, make_agent
 
 SQUARE = '''def square(x: int) -> int:
@@ -201,8 +203,10 @@ async def test_unknown_paths_and_methods(client: httpx.AsyncClient) -> None:
     assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed", "code": "method_not_allowed"})
 
 
-async def test_the_schema_tells_every_operation_what_it_does(client: httpx.AsyncClient) -> None:
-    schema = (await client.get("/openapi.json")).json()
+async def test_the_schema_tells_every_operation_what_it_does(kelpie: Kelpie) -> None:
+    async with client_of(kelpie, describes_itself=True) as client:
+        schema = (await client.get("/openapi.json")).json()
+    assert schema == json.loads(json.dumps(document())), "the tests' document is the one that servers give"
     assert not any(path.startswith("/latest") for path in schema["paths"])
     operations = [(path, o) for path, ops in schema["paths"].items() for o in ops.values()]
     assert len(operations) > 50

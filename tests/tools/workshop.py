@@ -24,9 +24,8 @@ from kelpie.world.ids import SeededIds
 from kelpie.world.keyring import Key, Keyring
 from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.sqlite.connections import memory_connection
-from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
-from tests.new_database import create_schema, put_new_database
+from tests.new_database import create_schema, open_new_database
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 NOBODY = AgentId("agent-00000000-0000-4000-8000-000000000099")
@@ -121,8 +120,7 @@ def open_workshop() -> Iterator[Workshop]:
 @asynccontextmanager
 async def open_world(directory: Path) -> AsyncIterator[World]:
     """A world on a real database file with the two agents in it."""
-    put_new_database(directory / "kelpie.db")
-    database = SqliteDatabase.open(directory / "kelpie.db", synchronous="OFF")
+    database = open_new_database(directory / "kelpie.db")
     try:
         await schema.ensure_schema(database)
         await database.transact(add_agents)

@@ -449,12 +449,23 @@ async def test_the_graph_is_built_once_and_again_when_the_files_are_others(files
     assert (await used())[0] != first[0]
 
 
-async def test_a_damaged_graph_is_built_again(files: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    for _ in range(2):
-        given = MiniLm(str(files), cache, precision="float32")
-        (vector,) = await embedded(given, "The cat sits outside")
-        assert vector[:3] == pytest.approx([0.1391914, 0.00302905, 0.04701473], abs=NEAR)
-        await given.close()
-        (graph,) = cache.iterdir()
-        graph.write_bytes(graph.read_bytes()[:1000])
+@on_the_shared_loop
+async def test_a_damaged_graph_is_built_again(model: MiniLm, cache: Path, tmp_path: Path) -> None:
+    await embedded(model, "The cat sits outside")
+    damaged, size = _damaged(cache, tmp_path)
+    again = MiniLm(None, tmp_path, precision="float32")
+    (vector,) = await embedded(again, "The cat sits outside")
+    assert vector[:3] == pytest.approx([0.1391914, 0.00302905, 0.04701473], abs=NEAR)
+    await again.close()
+    assert _sizes(tmp_path) == {damaged: size}
+
+
+def _damaged(cache: Path, place: Path) -> tuple[str, int]:
+    """Leaves the beginning of the graph that is in the cache, and tells its name and whole size."""
+    ((name, size),) = _sizes(cache).items()
+    (place / name).write_bytes((cache / name).read_bytes()[:1000])
+    return name, size
+
+
+def _sizes(place: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in place.iterdir()}

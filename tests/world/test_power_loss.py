@@ -13,6 +13,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -41,28 +42,44 @@ class Disk:
         self.path = directory / "test.db"
         self.acknowledged: set[int] = set()
         self._journal = directory / "journal"
-        self._library = library
-        self._synchronous = synchronous
         self._rng = random.Random(SEED)
-
-    def round(self) -> Losses:
-        """Writes, is killed, and loses what was not synced."""
         environment = {
             **os.environ,
-            "LD_PRELOAD": str(self._library),
+            "LD_PRELOAD": str(library),
             "POWER_LOSS_DATABASE": str(self.path),
             "POWER_LOSS_JOURNAL": str(self._journal),
         }
-        writer = (sys.executable, "-m", "tests.world.power_loss.writer", str(self.path), self._synchronous)
-        with subprocess.Popen(writer, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            wanted = self._rng.randint(1, ACKNOWLEDGED_MAX)
-            for number, line in enumerate(process.stdout, 1):
-                self.acknowledged.add(int(line))
-                if number == wanted:
-                    process.send_signal(signal.SIGKILL)
-            assert process.wait() == -signal.SIGKILL, "the writer ended by itself"
-        return cut_power(self.path, self._journal, self._rng)
+        self._writers = subprocess.Popen(
+            (sys.executable, "-m", "tests.world.power_loss.writer", str(self.path), synchronous),
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writers.communicate()
+        assert self._writers.returncode == 0
+
+    def round(self) -> Losses:
+        """Writes, is killed, and loses what was not synced."""
+        asked, told = self._writers.stdin, self._writers.stdout
+        assert asked is not None and told is not None
+        print(file=asked, flush=True)
+        writer = int(told.readline())
+        wanted = self._rng.randint(1, ACKNOWLEDGED_MAX)
+        for number, line in enumerate(told, 1):
+            if line.startswith("ended"):
+                assert int(line.split()[1]) == -signal.SIGKILL, "the writer ended by itself"
+                return cut_power(self.path, self._journal, self._rng)
+            self.acknowledged.add(int(line))
+            if number == wanted:
+                os.kill(writer, signal.SIGKILL)
+        raise AssertionError("what starts the writers ended")
 
     def damage(self) -> str | None:
         """What is wrong with the database after a restart; None when it is whole and has all that it must have."""
@@ -90,19 +107,20 @@ async def _stored(path: Path) -> list[int]:
 @pytest.mark.needs("cc")
 @pytest.mark.parametrize("rounds", [20, pytest.param(500, marks=pytest.mark.soak)])
 def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, library: Path, rounds: int) -> None:
-    disk, gone = Disk(tmp_path, library, "FULL"), 0
-    for number in range(rounds):
-        losses = disk.round()
-        gone += losses.dropped + losses.torn
-        assert disk.damage() is None, f"round {number}, POWER_LOSS_SEED={SEED}, {losses}"
+    gone = 0
+    with Disk(tmp_path, library, "FULL") as disk:
+        for number in range(rounds):
+            losses = disk.round()
+            gone += losses.dropped + losses.torn
+            assert disk.damage() is None, f"round {number}, POWER_LOSS_SEED={SEED}, {losses}"
     assert gone > rounds / 4, "the cuts met hardly any write that was not synced"
 
 
 @pytest.mark.needs("cc")
 def test_a_database_that_does_not_sync_is_found_out(tmp_path: Path, library: Path) -> None:
-    disk = Disk(tmp_path, library, "OFF")
-    for _ in range(20):
-        disk.round()
-        if disk.damage() is not None:
-            return
+    with Disk(tmp_path, library, "OFF") as disk:
+        for _ in range(20):
+            disk.round()
+            if disk.damage() is not None:
+                return
     raise AssertionError("twenty power cuts did no harm to a database that never syncs")
