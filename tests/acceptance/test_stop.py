@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.acceptance.refusal import Case, refused_well
-from tests.acceptance.served import served
+from tests.acceptance.served import PAUSE_S, served
 
 WITHIN_S = 60.0
 
@@ -22,7 +22,7 @@ async def until(http: httpx.AsyncClient, path: str, so: Any) -> Any:
     """Reads until what is read is as wanted."""
     async with asyncio.timeout(WITHIN_S):
         while not so(found := (await http.get(path)).json()):
-            pass
+            await asyncio.sleep(PAUSE_S)
     return found
 
 
