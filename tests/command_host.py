@@ -74,7 +74,9 @@ def _answer(asking: socket.socket) -> None:
     cwd, count, *rest = map(os.fsdecode, asked.split(b"\0"))
     words, env = rest[: int(count)], rest[int(count) :]
     os.environ.clear()
-    os.environ.update(each.split("=", 1) for each in env)
+    for each in env:
+        name, _, value = each.partition("=")
+        os.environ[name] = value
     os.chdir(cwd)
     for number, opened in enumerate(streams):
         os.dup2(opened, number)

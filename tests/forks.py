@@ -98,7 +98,7 @@ def code_of(argv: list[str]) -> int:
 
 
 def starts_forks() -> bool:
-    """Checks whether `server start` starts a fork of its process; `REAL_START` in the environment wants a new Python."""
+    """Checks whether `server start` starts a fork of its process and not, as `REAL_START` asks for, a new Python."""
     return os.environ.pop(REAL_START, "") == ""
 
 

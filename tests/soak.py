@@ -6,7 +6,7 @@
 
 A portion runs the rounds of kill -9 and of power cuts, fires very many schedules at once, kills servers in large
 batches, lets agents of every type work with a real language model, watches the memory of a server, and runs one of
-three groups of long tests; the rest of the hour goes to seeds of the simulation, which begin where the last portion
+four groups of long tests; the rest of the hour goes to seeds of the simulation, which begin where the last portion
 ended (`.soak.json` has the next seed of each scenario). At its end it prints one report: seeds per scenario, the faults
 that fired and where, each new failing seed with a smaller run that fails alike, kill rounds, and the slope of memory.
 The exit code is 1 when anything failed.
@@ -42,6 +42,15 @@ ROUNDS = (
 )
 MODEL = ("tests/live/test_real_model.py",)  # alone: each worker has a model server, which needs a core and memory
 MODEL_WORKERS = "2"
+APART = ("test_kill.py", "test_triggers_at_scale.py", "test_long_memory.py", "test_memory.py", "test_odd_values.py")
+COMBINATIONS = (  # what takes turns in `make test`
+    *(
+        f"tests/acceptance/{file.name}"
+        for file in sorted((ROOT / "tests" / "acceptance").glob("test_*.py"))
+        if file.name not in APART
+    ),
+    "tests/clients/test_letta_code.py",
+)
 GROUPS = (
     ("tests/sim/test_mutations.py",),
     (
@@ -51,6 +60,7 @@ GROUPS = (
         "tests/snapshots/test_snapshots.py",
     ),
     ("tests/conformance/test_hostile.py", "tests/acceptance/test_odd_values.py", "tests/server/test_heartbeat.py"),
+    COMBINATIONS,
 )
 
 

@@ -1,7 +1,7 @@
 """kill -9 in the middle of turns, again and again on the same data: what was acknowledged stays, nothing is doubled,
 no turn hangs, no agent is bricked.
 
-The moments are drawn from a seed, another one with every change of `src`, which a failure names; `KILL_SEED=<seed>` runs
+The moments are drawn from a seed, another one with every change of `src`. A failure names it; `KILL_SEED=<seed>` runs
 those draws again.
 """
 
