@@ -29,6 +29,7 @@ PRELOADED = (
     "uvloop",
     "pydantic.type_adapter",  # which typer imports late
     "encodings.idna",
+    "tests.warm_server",
 )
 
 REAL_START = "REAL_START"  # set for a command whose `server start` shall start Python, as users have it
