@@ -4,8 +4,6 @@ The command is a small program: it hands its arguments, environment, directory a
 socket, and ends with the exit code that comes back. It passes on no signals.
 """
 
-import io
-import json
 import os
 import signal
 import socket
@@ -15,22 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kelpie.cli import main
-from tests.forks import call
+from tests.forks import call, code_of
 
 REQUEST_BYTES_MAX = 1_000_000
 NO_CODE = 70  # the fork ended before it could tell
 
-# Without `site`, which is most of what a start of Python takes.
+# Without `site` and with only what Python has built in: the rest is most of what a start of Python takes.
 PROGRAM = f"""#!{sys.executable} -IS
-import os, socket, sys
-with socket.socket(socket.AF_UNIX) as host:
-    host.connect(os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "host"))
-    import json
-    asked = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
-    socket.send_fds(host, [len(asked).to_bytes(4, "big")], [0, 1, 2])
-    host.sendall(asked)
-    told = host.recv(1)
+import posix, sys
+from _socket import AF_UNIX, SCM_RIGHTS, SOL_SOCKET, socket
+host = socket(AF_UNIX)
+host.connect(%r)
+env = [name + b"=" + value for name, value in posix.environ.items()]
+words = [word.encode("utf-8", "surrogateescape") for word in sys.argv]
+asked = b"\\0".join([posix.getcwdb(), str(len(words)).encode(), *words, *env])
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+host.sendmsg([len(asked).to_bytes(4, "big")], [(SOL_SOCKET, SCM_RIGHTS, streams)])
+host.sendall(asked)
+told = host.recv(1)
 sys.exit(told[0] if told else {NO_CODE})
 """
 
@@ -41,7 +41,7 @@ def command_host() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kelpie-") as name, socket.socket(socket.AF_UNIX) as listener:
         directory = Path(name)  # a short one: the address of a socket has 108 bytes at most
         program = directory / "kelpie"
-        program.write_text(PROGRAM)
+        program.write_text(PROGRAM % str(directory / "host"))
         program.chmod(0o755)
         listener.bind(str(directory / "host"))
         listener.listen()
@@ -71,21 +71,15 @@ def _answer(asking: socket.socket) -> None:
     asked = b""
     while len(asked) < wanted:
         asked += asking.recv(wanted - len(asked))
-    sys.argv, env, cwd = json.loads(asked)
+    cwd, count, *rest = map(os.fsdecode, asked.split(b"\0"))
+    words, env = rest[: int(count)], rest[int(count) :]
     os.environ.clear()
-    os.environ.update(env)
+    for each in env:
+        name, _, value = each.partition("=")
+        os.environ[name] = value
     os.chdir(cwd)
     for number, opened in enumerate(streams):
         os.dup2(opened, number)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    code = 1
-    try:
-        main.main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0
-    except BaseException as error:  # noqa: BLE001 - told as Python tells it at the end of a process
-        sys.excepthook(type(error), error, error.__traceback__)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    code = code_of(words)
     asking.sendall(bytes([code]))
     os._exit(code)

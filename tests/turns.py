@@ -6,7 +6,7 @@ documents runs the same parts again. `make soak` runs what is left out.
 
 import hashlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,3 +44,20 @@ def in_turns(what: str, values: Mapping[str, Any], parts: int, of: str | None = 
         pytest.param(value, id=name, marks=() if (at + turn) % parts == 0 else pytest.mark.soak)
         for at, (name, value) in enumerate(values.items())
     ]
+
+
+def on_turn(what: str, places: Collection[int], of: str | None = None) -> bool:
+    """Checks whether a combination has its turn, whose values stand at these places of their lists.
+
+    Those that have are a chessboard: every value is in it, and of three lists or more every pair of values of two.
+    """
+    return (sum(places) + first_seed(what, source() if of is None else of)) % 2 == 0
+
+
+def take_turns(items: list[pytest.Item], names: Collection[str]) -> None:
+    """Leaves every second combination of these parameters to `make soak`, where a test has several of them."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        places = [place for name, place in call.indices.items() if name in names] if call is not None else []
+        if len(places) > 1 and not on_turn(item.nodeid.partition("[")[0], places):
+            item.add_marker(pytest.mark.soak)

@@ -20,7 +20,7 @@ FOREGROUND = ("server", "start", "--foreground")
 COMMAND = (str(Path(sys.executable).parent / "kelpie"), *FOREGROUND)
 START_S = 60.0
 STOP_S = 40.0
-PAUSE_S = 0.01  # between two looks
+PAUSE_S = 0.02  # between two looks
 
 
 def wait_for(what: str, look: Callable[[], bool], within_s: float) -> None:

@@ -22,6 +22,7 @@ from tests.acceptance.wire_model import OPENAI, WireModel, wires
 from tests.mcp.installed import EVERYTHING, FETCH, FILESYSTEM, HERE, MCP_1, NODE, free_port, listening, require
 from tests.mcp.plain_sandbox import PROGRAM
 from tests.parts import lacks
+from tests.turns import in_turns
 
 pytestmark = pytest.mark.usefixtures("sandboxed")
 
@@ -287,17 +288,26 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
         lacks("index", "pip download failed")
 
 
-@pytest.mark.usefixtures("index")
-def test_npx_and_uvx_install_a_server_once_and_run_it_without_a_network(hand: Hand, files: Path) -> None:
+def _npx(hand: Hand, files: Path) -> None:
     grants: Any = {"kelpie_options": {"directories": [{"path": str(files)}]}}
     package = "@modelcontextprotocol/server-filesystem@2026.8.31"
     npx = hand.register("npx", mcp_server_type="stdio", command="npx", args=["-y", package, str(files)], **grants)
+    [(status, text)] = hand.calls((npx["read_text_file"], {"path": str(files / "note.txt")}))
+    assert status == "success" and "sails" in text
+
+
+def _uvx(hand: Hand, _files: Path) -> None:
     uvx = hand.register("uvx", mcp_server_type="stdio", command="uvx", args=["mcp-server-fetch==2026.10.24"])
-    found = hand.calls(
-        (npx["read_text_file"], {"path": str(files / "note.txt")}), (uvx["fetch"], {"url": "https://example.com/"})
-    )
-    assert found[0] == ("success", found[0][1]) and "sails" in found[0][1]
-    assert found[1][0] == "error", "no host is granted to it"
+    [(status, _)] = hand.calls((uvx["fetch"], {"url": "https://example.com/"}))
+    assert status == "error", "no host is granted to it"
+
+
+@pytest.mark.usefixtures("index")
+@pytest.mark.parametrize("installs", in_turns("npx and uvx", {"npx": _npx, "uvx": _uvx}, 2))
+def test_npx_and_uvx_install_a_server_once_and_run_it_without_a_network(
+    hand: Hand, files: Path, installs: Callable[[Hand, Path], None]
+) -> None:
+    installs(hand, files)
 
 
 def test_a_program_that_fails_in_the_sandbox_fails_its_call_and_not_the_turn(hand: Hand) -> None:

@@ -12,6 +12,7 @@ from tests.acceptance.refusal import Case, refused_well
 from tests.acceptance.served import served
 
 WITHIN_S = 60.0
+PAUSE_S = 0.05
 
 
 def script(*lines: dict[str, Any]) -> str:
@@ -21,8 +22,8 @@ def script(*lines: dict[str, Any]) -> str:
 async def until(http: httpx.AsyncClient, path: str, so: Any) -> Any:
     """Reads until what is read is as wanted."""
     async with asyncio.timeout(WITHIN_S):
-        while not so(found := (await http.get(path)).json()):
-            pass
+        while not so(found := (await http.get(path)).json()):  # noqa: ASYNC110 - another process tells it no other way
+            await asyncio.sleep(PAUSE_S)
     return found
 
 

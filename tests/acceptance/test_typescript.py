@@ -5,10 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.acceptance.served import Served
 from tests.acceptance.wire_model import HANDLES, OPENAI, Call, WireModel
 from tests.parts import lacks
+from tests.turns import in_turns
 
 HERE = Path(__file__).parent.parent / "typescript"
 HELLO = "Hello from the model"  # which one of the wires streams without its spaces
@@ -32,11 +34,18 @@ SECTIONS: dict[str, list[str | list[Call]]] = {
 NEEDS_CELLS = ("tools", "approvals")
 
 
-@pytest.mark.parametrize(
-    ("section", "handle"),
-    [(section, handle) for section, script in SECTIONS.items() for handle in (HANDLES if script else (OPENAI,))],
-)
-def test_the_typescript_client_works_unmodified(server: Served, model: WireModel, section: str, handle: str) -> None:
+def wires_in_turns() -> list[ParameterSet]:
+    """Every section, with the wires of OpenAI and Anthropic by turns where a model is asked."""
+    found: list[ParameterSet] = []
+    for section, script in SECTIONS.items():
+        wires = HANDLES if script else (OPENAI,)
+        found += in_turns(f"typescript {section}", {f"{section}-{each}": (section, each) for each in wires}, len(wires))
+    return found
+
+
+@pytest.mark.parametrize("asked", wires_in_turns())
+def test_the_typescript_client_works_unmodified(server: Served, model: WireModel, asked: tuple[str, str]) -> None:
+    section, handle = asked
     node = shutil.which("node")
     if node is None or not (HERE / "node_modules").is_dir():
         lacks("node", "make test installs Node.js and the package @letta-ai/letta-client where it may")

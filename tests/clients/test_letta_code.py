@@ -11,6 +11,7 @@ from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import ANTHROPIC, Call, WireModel
 from tests.clients.letta_code import NEW, OLD, VERSIONS, Event, Session, ran, session
 from tests.cutting_proxy import CuttingProxy
+from tests.turns import in_turns
 
 HELLO = "Hello from the model"
 QUESTIONS, ANSWERS = ("first", "second", "third"), ("one", "two", "three")
@@ -137,7 +138,7 @@ def test_a_transcript_has_every_message_once(
     assert len(proxy.asked("GET", "/messages")) == -(-len(said) // 3)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", in_turns("commands of Letta Code", {each: each for each in VERSIONS}, 2))
 def test_the_commands_for_agents_and_messages(version: str, tmp_path: Path, server: Served, model: WireModel) -> None:
     """They print what the server answers, as JSON."""
     home = tmp_path / "home"

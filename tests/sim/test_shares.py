@@ -1,5 +1,6 @@
 """A share begins at a seed of its source, waits for its faults within bounds, and says how to see a failure again."""
 
+import itertools
 import os
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ from kelpie.sim.scenarios.server_scenario import LISTS_EVERY
 from tests import turns
 from tests.sim import shop
 from tests.sim.shares import FURTHER, first_of_share, play, share_of
-from tests.turns import FIRST_MAX, NO_SOURCE, first_seed, in_turns
+from tests.turns import FIRST_MAX, NO_SOURCE, first_seed, in_turns, on_turn
 
 RARE = Aim(Fault.storage_latency, "database.write", rate=0.2)
 NEVER = Aim(Fault.crash_before_write, "database.begin", nth=1000)
@@ -74,6 +75,16 @@ def test_every_part_has_its_turn() -> None:
     sources = [next(str(at) for at in range(200) if first_seed("some", str(at)) % 4 == part) for part in range(4)]
     played = [each.id for of in sources for each in in_turns("some", values, 4, of) if not each.marks]
     assert sorted(map(str, played)) == sorted(values)
+
+
+def test_of_combinations_that_take_turns_every_pair_of_values_is_in_every_turn() -> None:
+    boards = list(itertools.product(range(2), range(2), range(3)))
+    sources = [next(str(at) for at in range(200) if first_seed("some", str(at)) % 2 == part) for part in range(2)]
+    halves = [{places for places in boards if on_turn("some", places, of)} for of in sources]
+    assert halves[0] | halves[1] == set(boards) and not halves[0] & halves[1]
+    for half in halves:
+        for one, other in itertools.combinations(range(3), 2):
+            assert len({(places[one], places[other]) for places in half}) == (4 if other < 2 else 6)
 
 
 def git(*arguments: str, at: Path) -> None:
