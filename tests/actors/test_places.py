@@ -10,6 +10,9 @@ from kelpie.actors.limits import ActorLimits
 from kelpie.actors.slots import ActorSlots
 from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import NotFound, Overloaded, StorageError
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.schedules import Fifo
+from kelpie.sim.loop.simulation import simulate
 from tests.actors.harness import Handler, Harness, HeldJob, ignore, name, number, seeded
 
 
@@ -81,6 +84,29 @@ async def test_a_place_granted_to_one_who_just_went_away_is_given_on() -> None:
     await asyncio.wait([waiting])
     assert waiting.cancelled() and places.taken == 0
     assert places.take_now("c")
+
+
+def test_a_place_granted_in_the_moment_in_which_the_wait_is_over_is_given_on() -> None:
+    async def main(loop: SimLoop) -> None:
+        places = ActorSlots(ActorLimits(hot_max=1, place_wait_s=5.0))
+        assert places.take_now("a")
+        loop.call_later(5.0, places.give_back, "a")
+        late = asyncio.create_task(places.take("b"))
+        await asyncio.sleep(0)
+        next_one = asyncio.create_task(places.take("c"))
+        loop.call_later(5.0, next_one.cancel)
+        await asyncio.wait([late, next_one])
+        assert isinstance(late.exception(), Overloaded) and next_one.cancelled()
+        assert places.taken == 0 and places.take_now("d")
+        places.leaving("d")
+        places.leaving("d")
+        places.give_back("d")
+        places.give_back("d")
+        assert places._leaving == 0 and places.taken == 0  # pyright: ignore[reportPrivateUsage]
+
+    loop = SimLoop(0, Fifo())
+    simulate(main, loop).get()
+    assert loop.unhandled == []
 
 
 @seeded(seeds=1)
