@@ -83,6 +83,33 @@ async def test_a_place_granted_to_one_who_just_went_away_is_given_on() -> None:
     assert places.take_now("c")
 
 
+@pytest.mark.parametrize("granted_first", [True, False])
+async def test_a_place_granted_in_the_moment_in_which_the_wait_is_over_is_given_on(
+    monkeypatch: pytest.MonkeyPatch, granted_first: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    places = ActorSlots(ActorLimits(hot_max=1, place_wait_s=5.0))
+    assert places.take_now("a")
+    loop.call_later(4.9 if granted_first else 5.1, places.give_back, "a")
+    late = asyncio.create_task(places.take("b"))
+    await asyncio.sleep(0)
+    now = loop.time() + 60
+    monkeypatch.setattr(loop, "time", lambda: now)  # both fall due in one turn of the loop
+    await asyncio.wait([late])
+    assert isinstance(late.exception(), Overloaded)
+    assert places.taken == 0 and not places.holds("b") and places.take_now("c")
+
+
+async def test_a_holder_on_its_way_out_is_counted_once() -> None:
+    places = ActorSlots(ActorLimits(hot_max=1))
+    assert places.take_now("a")
+    for _ in range(2):
+        places.leaving("a")
+    for _ in range(2):
+        places.give_back("a")
+    assert (places._leaving, places.taken) == (0, 0)  # pyright: ignore[reportPrivateUsage]
+
+
 @seeded(seeds=1)
 async def test_cold_keys_leave_nothing_behind(harness: Harness) -> None:
     for n in range(200):

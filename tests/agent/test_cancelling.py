@@ -337,6 +337,24 @@ async def test_only_what_may_be_broken_off_is_and_only_once():
     assert not wish.has_begun and len(told) == 2
 
 
+async def test_what_comes_after_a_block_is_not_broken_off_by_a_late_wish():
+    """It is a commit, and whoever breaks it off does not know whether it is stored."""
+    wish, told = Cancellation(), []
+
+    async def work():
+        with wish.abortable(asks=True):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        told.append("stored")
+
+    task = asyncio.create_task(work())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    wish.request()
+    await task
+    assert told == ["stored"] and wish.requested
+
+
 async def test_a_wish_may_spare_tools_and_a_later_one_does_not():
     wish, told = Cancellation(), []
 

@@ -1,13 +1,14 @@
 """The events of a turn in memory: their order and limits, who joins, and what the end of a turn that broke off says."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from kelpie.agent.events import event_buffer
 from kelpie.agent.events.event_buffer import TurnStream, emit_failure
 from kelpie.agent.events.turn_events import AnswerDelta, Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
-from kelpie.core.conversations.messages import Message, NewMessage, Role, Text, Usage
+from kelpie.core.conversations.messages import Message, NewMessage, Role, Text, ToolReturn, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvariantBroken, Overloaded, StorageError
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
@@ -141,6 +142,45 @@ async def test_the_first_may_leave_a_turn_longer_than_its_buffer(monkeypatch: py
             heard.append(await anext(reading))
     await reading.aclose()
     assert heard == [*map(_row, "abcdefg"), END]
+
+
+async def test_who_joins_and_lags_cuts_off_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_buffer, "EVENTS_MAX", 3)
+    stream = TurnStream(RUN, ASKED)
+    slow, heard = stream.join(), []
+    reading = stream.events()
+    for text in "abcde":
+        stream.emit(_row(text))
+        heard.append(await anext(reading))
+    stream.emit(END)
+    assert [*heard, await anext(reading)] == [*(_row(text) for text in "abcde"), END]
+    await reading.aclose()
+    assert slow.has_ended and await _heard(slow) == [Lagged(RUN)]
+
+
+async def test_a_turn_that_broke_off_ends_for_all_who_follow_it_and_who_joins_then() -> None:
+    stream = TurnStream(RUN, ASKED)
+    joined = stream.join()
+    stream.emit(TurnOpened(RUN, 1))
+    stream.sealed(ended=False)
+    stream.sealed(ended=False, input_stored=False)  # a commit without the input does not take it out again
+    error = StorageError("The disk fails.")
+    stream.break_off(error)
+    end = TurnEnded(RUN, StopReason.error, Usage(), 0, None, error, input_stored=True)
+    assert [await _heard(each) for each in (stream, joined, stream.join())] == [[TurnOpened(RUN, 1), end]] * 3
+    assert joined.has_opened
+
+
+@pytest.mark.parametrize("many", [1, 3])
+async def test_results_of_tools_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(event_buffer, "CHARS_MAX", 700)
+    results = tuple(ToolReturn(f"call_{number}", "look", True, "x" * 200) for number in range(many))
+    event = MessageCommitted(replace(_row("").message, role=Role.tool, tool_returns=results))
+    stream = TurnStream(RUN, ASKED)
+    stream.emit(event)
+    stream.emit(END)
+    heard = [event, END] if many == 1 else [Lagged(RUN)]
+    assert [await _heard(each) for each in (stream, stream.join())] == [heard] * 2
 
 
 async def test_only_so_many_join_and_who_leaves_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Who waits for whom: no ring, and never so much code that nobody could get a place to answer it."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from kelpie.agent.inbox.wait_graph import WaitGraph
@@ -29,6 +31,20 @@ def test_a_ring_is_refused_however_long():
             pass
     with waits.waiting((THREE, ""), (ONE, "")):
         pass
+
+
+def test_who_waits_twice_for_the_same_one_waits_until_both_are_over():
+    waits, inner = WaitGraph(2), ExitStack()
+    outer = waits.waiting((ONE, ""), (TWO, ""))
+    outer.__enter__()
+    inner.enter_context(waits.waiting((ONE, ""), (TWO, "")))
+    outer.__exit__(None, None, None)  # the first to begin is the first to end
+    with pytest.raises(ToolError), waits.waiting((TWO, ""), (ONE, "")):
+        pass
+    inner.close()
+    with waits.waiting((TWO, ""), (ONE, "")), waits.waiting((TWO, ""), (THREE, "")):
+        pass
+    assert waits._for == {}
 
 
 def test_one_place_is_kept_from_code_that_waits():
