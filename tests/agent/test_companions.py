@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kelpie.agent.definition.creation import NAME_CHARS_MAX
 from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.core.agents.agent import AgentType, NewAgent
 from kelpie.core.agents.groups import GroupQuery, ManagerType, NewGroup
@@ -99,6 +100,12 @@ async def test_switching_it_on_later_makes_one_and_only_one(rig):
     again = await rig.kelpie.api().agents.update(made.agent.id, {"enable_sleeptime": True})
     assert again.managed_group == view.managed_group
     assert await rig.kelpie.api().agents.count() == 2
+
+
+async def test_the_longest_name_leaves_room_for_that_of_the_companion(rig):
+    _, aide, _ = await sleepy(rig, name="n" * NAME_CHARS_MAX)
+    name = (await rig.kelpie.api().agents.get(aide)).agent.name
+    assert len(name) == NAME_CHARS_MAX and name.endswith("n-sleeptime")
 
 
 async def test_it_goes_with_its_agent_but_not_when_it_has_other_work(rig):

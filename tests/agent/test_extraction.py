@@ -3,19 +3,23 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.agent.facts import extractor, model_answer
-from kelpie.agent.facts.fact_commit import RUN_TYPE
+from kelpie.agent.facts.fact_commit import RUN_TYPE, FactCommit
 from kelpie.agent.facts.model_prompt import FORM
+from kelpie.agent.facts.model_question import Reading
 from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.conversations.runs import RunQuery, StopReason
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.ids import AgentId
-from kelpie.core.memory.facts import FactQuery, FactSearch, FactSettings
+from kelpie.core.ids import AgentId, FactId, MessageId
+from kelpie.core.memory.facts import Fact, FactQuery, FactSearch, FactSettings
 from kelpie.core.permissions.budgets import Budget
 from kelpie.core.permissions.quotas import Quota
 from kelpie.core.time import MICROS_PER_SECOND
@@ -23,7 +27,8 @@ from kelpie.llm.provider.interface import Event, Request
 from kelpie.memory.facts import Facts
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import fact_progress
-from tests.agent.conftest import Rig, ScriptModel, ended, says
+from kelpie.world.ids import RandomIds
+from tests.agent.conftest import MODEL, Rig, ScriptModel, ended, says
 
 DEADLINE_S = 60.0
 ON = FactSettings()
@@ -475,3 +480,87 @@ async def test_an_hourly_limit_of_tokens_stops_the_extraction(ears: Rig, monkeyp
     ears.kelpie.runtime.turn_dependencies.fact_extractor.wake()
     assert await hindered_by(ears, agent_id) == "The agent has used up its tokens for this hour."
     assert not heard(ears).questions
+
+
+async def test_a_model_that_says_nothing_is_asked_again_with_words_and_room(ears: Rig):
+    agent_id = await agent(ears, max_tokens=40)
+    await told(ears, agent_id, "I live in Berlin.", "", found(fact("Berlin")))
+    first, second = heard(ears).questions
+    assert [one.message.text for one in second.messages[1:]][:1] == ["(nothing)"], "no provider takes an empty message"
+    assert (first.max_tokens, second.max_tokens) == (4096, 4096), "the agent's own limit is for what it says"
+    assert [each.value for each in await all_facts(ears, agent_id)] == ["Berlin"]
+
+
+async def test_an_entity_of_the_same_answer_is_known_by_its_other_names(ears: Rig):
+    agent_id = await agent(ears)
+    robert = {"name": "Robert", "kind": "person", "aliases": ["Bob"]}
+    bob = {"name": "Bob", "kind": "", "aliases": ["Bobby"]}
+    answer = found(fact("ill", "health", "Bobby"), entities=[robert, bob])
+    await told(ears, agent_id, "Bob is ill.", answer)
+    [entity] = await door(ears).entities(agent_id, 10, 0)
+    assert (entity.name, set(entity.aliases)) == ("Robert", {"Bob", "Bobby"})
+    assert [each.subject for each in await all_facts(ears, agent_id)] == ["Robert"]
+
+
+def stated(**said: Any):
+    """What a fact becomes that was found in two messages, beside one known fact."""
+    ann: Any = SimpleNamespace(id="agent-1", timezone="UTC")
+    world: Any = SimpleNamespace(ids=RandomIds())
+    nothing: Any = None
+    talk = tuple(
+        Message(MessageId(f"message-{n}"), ann.id, Role.user, n * MICROS_PER_SECOND, (Text("x"),)) for n in (5, 7)
+    )
+    known = Fact(
+        FactId("fact-1"), ann.id, "user", "home", "Rome", "s", valid_from=1, recorded_at=1, seen_at=1, exclusive=False
+    )
+    reading = Reading(model_answer.ExtractedFacts(), talk, (known,), ())
+    heard_fact = model_answer.read(found(fact("Oslo", **said))).facts[0]
+    return FactCommit(world, nothing)._stated_fact(ann, reading, heard_fact, 99 * MICROS_PER_SECOND)
+
+
+def test_a_fact_is_as_old_as_the_first_message_that_states_it():
+    times = {
+        (): 7,  # no message is named: it is of the last one
+        (2, 1): 5,
+        (2, 3, 0): 7,  # only one of these is there
+        (-1,): 7,
+    }
+    for sources, second in times.items():
+        made = stated(sources=list(sources)).fact
+        assert (made.valid_from, made.seen_at, made.recorded_at) == (
+            second * MICROS_PER_SECOND,
+            second * MICROS_PER_SECOND,
+            99 * MICROS_PER_SECOND,
+        ), sources
+    assert stated(sources=[2, 3, 1]).fact.sources == ("message-7", "message-5")
+
+
+def test_a_fact_that_replaces_a_known_one_is_of_its_attribute_and_kind():
+    for number in (None, 0, 2, -1):
+        other = stated(replaces=number, one_value=True)
+        assert (other.instead_of, other.fact.attribute, other.fact.exclusive) == (None, "lives in", True), number
+    same = stated(replaces=1, one_value=True)
+    assert (same.instead_of, same.fact.attribute, same.fact.exclusive, same.fact.value) == (
+        "fact-1",
+        "home",
+        False,
+        "Oslo",
+    )
+
+
+async def test_facts_wait_for_the_price_of_the_model_that_finds_them(ears: Rig, monkeypatch: pytest.MonkeyPatch):
+    agent_id = await agent(ears)
+    prices, asked = ears.kelpie.runtime.turn_dependencies.fact_extractor._models.prices, []
+
+    def of(handle: str) -> None:
+        asked.append(handle)
+
+    monkeypatch.setattr(type(prices), "of", lambda _, handle: of(handle))
+    extraction = ears.kelpie.runtime.turn_dependencies.fact_extractor
+    view = await ears.kelpie.api().agents.get(agent_id)
+    for settings, handle in ((ON, MODEL), (FactSettings(model="test/other"), "test/other")):
+        priced = replace(view.agent, facts=settings, budget=Budget(micros=10))
+        assert handle in str(await extraction._unpriced(priced)) and asked == [handle]
+        asked.clear()
+    assert await extraction._unpriced(replace(view.agent, budget=Budget(tokens=10))) is None
+    assert not asked

@@ -10,11 +10,14 @@ import pytest
 
 from kelpie.agent.maintenance import mcp_tasks
 from kelpie.agent.maintenance.mcp_tasks import McpTaskFollower
+from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.mcp_tasks import McpTask
+from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.errors import McpError, McpFault
-from kelpie.core.ids import DEFAULT_ORGANIZATION, McpServerId, McpTaskId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, McpServerId, McpTaskId, MessageId
 from kelpie.mcp.protocol.tasks import Task, TaskStatus
 from kelpie.storage.agents import agents
+from kelpie.storage.conversations import approvals, messages
 from kelpie.storage.tools import mcp_tasks as rows
 from kelpie.tools.mcp import tasks
 from kelpie.world.world import World
@@ -132,3 +135,36 @@ async def test_a_task_that_takes_longer_than_it_is_kept_has_failed(followed: Fol
     clock._now = task.expires_at
     task = await followed.hears(WORKING)
     assert (task.status, task.poll_at, len(followed.told)) == ("failed", None, 1)
+
+
+@pytest.mark.parametrize("lane", [None, "conv-1"])
+async def test_an_agent_that_waits_for_an_approval_is_told_after_it(followed: Followed, lane: str | None) -> None:
+    database = followed.world.database
+    asked = Message(MessageId("message-1"), ANN, Role.approval, NOW, ())
+    here, there = (PendingCalls(ANN, each, asked.id, (), NOW) for each in (lane or "", "" if lane else "conv-1"))
+
+    def waits(tx: Any) -> None:
+        messages.append(tx, [asked])
+        approvals.move(tx, None, here)
+        tx.exec_driver_sql("UPDATE mcp_tasks SET conversation_id = ?", (lane,))
+
+    await database.transact(waits)
+    task = await followed.hears(DONE)
+    assert (task.status, task.poll_at is not None, followed.told) == ("working", True, [])
+
+    def moved(tx: Any) -> None:  # another conversation waits now, which is not the one of the task
+        approvals.move(tx, here, None)
+        approvals.move(tx, None, there)
+
+    await database.transact(moved)
+    task = await followed.hears(DONE)
+    assert (task.status, len(followed.told)) == ("completed", 1)
+
+
+async def test_the_pause_after_failures_grows_and_begins_anew_after_an_answer(followed: Followed) -> None:
+    async def pauses(*says: Task | McpError) -> list[int]:
+        found = [await followed.hears(each) for each in says]
+        return [round(((task.poll_at or 0) - task.updated_at) / 1_000_000) for task in found]
+
+    assert await pauses(FAILS, FAILS, FAILS) == [2, 4, 8]
+    assert await pauses(asks("Your name?"), FAILS, FAILS, WORKING, FAILS) == [60, 2, 4, 1, 2]

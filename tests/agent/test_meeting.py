@@ -1,18 +1,20 @@
 """Groups that are spoken to: who is given the word, what each hears, and what happens when one fails."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from kelpie.agent.events.turn_events import MessageCommitted
 from kelpie.agent.multi_agent.group_chat import ChatEnded, Listener, MemberEvent, MemberFailed
+from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.multi_agent.speaker_selection import named
 from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import ToolRule
-from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
+from kelpie.core.agents.groups import Group, Manager, ManagerType, NewGroup
 from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text, Usage
 from kelpie.core.conversations.runs import StopReason
-from kelpie.core.errors import Conflict, ModelError, ModelFault
+from kelpie.core.errors import Conflict, ModelError, ModelFault, Overloaded
 from kelpie.core.ids import GroupId
 from tests.agent.conftest import says
 from tests.agent.multi_agent_rig import MultiAgentRig
@@ -205,3 +207,55 @@ async def test_a_member_that_waits_for_approval_ends_the_chat(rig, kind):
     events = await meet(rig, group)
     assert events[-1].stop_reason is StopReason.requires_approval and events[-1].error is None
     assert not [request for request in rig.model.requests if request.user == ben], "nobody else is asked"
+
+
+class _Held:
+    """Sends to nobody: a turn that never begins, or an error."""
+
+    def __init__(self, error=None) -> None:
+        self.error, self.asked = error, asyncio.Event()
+
+    async def send(self, agent_id, send):
+        self.asked.set()
+        if self.error:
+            raise self.error
+        await asyncio.Event().wait()
+
+
+def _begun(chats, number, sending):
+    group_id = GroupId(f"group-00000000-0000-4000-8000-00000000000{number}")
+    group = Group(group_id, "", Manager(ManagerType.round_robin), (), 0, 0)
+    member = SimpleNamespace(id=f"agent-{number}", name="Ann")
+    return chats.begin(sending, group, (member,), None, SendRequest((NewMessage(Role.user, (Text("hi"),)),)))
+
+
+async def _end(listener):
+    async with asyncio.timeout(20):
+        return [event async for event in listener.events()][-1]
+
+
+async def test_a_chat_that_the_server_ends_tells_its_client_and_leaves_its_place():
+    chats, held = RunningChats(), _Held()
+    listener = _begun(chats, 1, held)
+    await held.asked.wait()
+    await chats.close()
+    end = await _end(listener)
+    assert end.stop_reason is StopReason.error and end.error.error_code == "agents_stopping"
+    _begun(chats, 1, _Held())
+    await chats.close()
+
+
+async def test_chats_at_the_same_time_are_bounded_and_places_come_back(monkeypatch):
+    monkeypatch.setattr("kelpie.agent.multi_agent.running_chats.MEETINGS_MAX", 2)
+    chats, broken = RunningChats(), _Held(ValueError("a bug"))
+    first, _ = _begun(chats, 1, broken), _begun(chats, 2, _Held())
+    with pytest.raises(Overloaded) as refused:
+        _begun(chats, 3, _Held())
+    assert refused.value.error_code == "group_chats_full"
+    end = await _end(first)
+    assert end.stop_reason is StopReason.error and "a bug" in str(end.error)
+    await asyncio.sleep(0)
+    _begun(chats, 3, _Held())
+    with pytest.raises(Overloaded):
+        _begun(chats, 1, _Held())
+    await chats.close()

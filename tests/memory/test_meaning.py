@@ -4,7 +4,8 @@ import asyncio
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,10 +16,12 @@ from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.passages import NewPassage, PassageQuery
 from kelpie.core.settings.settings import Settings
 from kelpie.memory import embeddings
-from kelpie.memory.embeddings import Embeddings
+from kelpie.memory.embedding_backlog import EmbeddingBacklog, _Piece
+from kelpie.memory.embeddings import Embeddings, QueryVectors
 from tests.agent import embedding_rig
 from tests.agent.embedding_rig import EmbeddingRig
 from tests.memory.shared_models import SharedModels
+from tests.tools.workshop import open_world
 
 STRANGER = Caller(
     UserId("user-00000000-0000-4000-8000-00000000000b"), OrganizationId("org-00000000-0000-4000-8000-00000000000b")
@@ -105,3 +108,23 @@ async def test_a_thousand_texts_of_one_organization_keep_another_waiting_for_one
     for _ in range(100):
         models.go_on.release()
     assert (await one).vectors["question"] and len((await many).vectors) == 1000
+
+
+async def test_a_model_that_fails_is_left_alone_for_its_organization_and_for_a_while(tmp_path: Path) -> None:
+    """Two organizations may have given their providers the same name."""
+    lacking: list[str | None] = ["down", None]
+
+    async def of_backlog(*_: object) -> QueryVectors:
+        return QueryVectors({}, lacking.pop(0))
+
+    embeddings: Any = SimpleNamespace(of_backlog=of_backlog)
+    async with open_world(tmp_path) as world:
+        backlog, clock = EmbeddingBacklog(world, embeddings), cast("Any", world.clock)
+        piece = _Piece("message", "own/m", ["message-1"], {"message-1": "words"}, organization="org-1")
+        await backlog._embed(piece)
+        assert not backlog._works("own/m", "org-1")
+        assert backlog._works("own/m", "org-2") and backlog._works("own/n", "org-1")
+        clock._now += 10**12
+        assert backlog._works("own/m", "org-1")
+        await backlog._embed(piece)
+        assert backlog._works("own/m", "org-1"), "it answered, with no vector for this text"
