@@ -14,6 +14,7 @@ from kelpie.mcp.connections import connection as connection_module
 from kelpie.mcp.connections.connection import LISTEN_AGAIN_S, Connection
 from kelpie.mcp.connections.limits import ConnectionLimits
 from kelpie.mcp.connections.pool import ConnectionPool
+from kelpie.mcp.protocol.messages import Failure, Notification, Result
 from kelpie.mcp.protocol.versions import V2026_07
 from kelpie.mcp.transports.port import SessionOver, Unauthorized
 from kelpie.observe.redaction import HIDDEN
@@ -112,6 +113,25 @@ def test_a_connection_that_is_closed_while_it_opens_stays_closed(*, in_the_last_
         await settled()
         assert first.closed == 1 and not connection.connected
         assert (await failed(connection)).kind is McpFault.closed, "nothing is opened after that"
+
+    in_virtual_time(main)
+
+
+def test_a_connection_that_is_closed_in_the_moment_it_is_open_keeps_no_session() -> None:
+    async def main() -> None:
+        closing: list[asyncio.Task[None]] = []
+
+        class Closes(ScriptedTransport):
+            async def tell(self, message: Notification | Result | Failure) -> None:
+                await super().tell(message)  # the last step of a greeting
+                closing.append(asyncio.create_task(connection.close()))
+
+        first = Closes()
+        connection = connection_of(Dialing(first))
+        assert (await failed(connection)).kind is McpFault.closed
+        await asyncio.gather(*closing)
+        await settled()
+        assert first.closed == 1 and not connection.connected
 
     in_virtual_time(main)
 
@@ -257,6 +277,19 @@ def test_an_idle_session_is_closed_and_upkeep_does_not_keep_it_open() -> None:
         assert connection.connected
         await asyncio.sleep(2)
         assert not connection.connected and transport.closed == 1
+
+    in_virtual_time(main)
+
+
+def test_every_use_keeps_a_session_open_for_its_time() -> None:
+    async def main() -> None:
+        connection = connection_of(Dialing(ScriptedTransport()), limits=ConnectionLimits(idle_s=100.0))
+        for _ in range(3):
+            await connection.use(called)
+            await asyncio.sleep(60)
+        assert connection.connected
+        await asyncio.sleep(41)
+        assert not connection.connected
 
     in_virtual_time(main)
 
