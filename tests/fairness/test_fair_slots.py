@@ -9,6 +9,7 @@ import pytest
 
 from kelpie.core.access.consumers import Consumer
 from kelpie.core.errors import Overloaded
+from kelpie.fairness import fair_queue
 from kelpie.fairness.fair_queue import FairQueue
 from kelpie.fairness.fair_slots import FairSlots, SlotLimits
 from kelpie.fairness.organization_share import OrganizationShare
@@ -50,6 +51,16 @@ def test_who_leaves_changes_nobodys_turn() -> None:
     queue.remove(ANN, "a1")
     queue.remove(BOB, "b1")
     assert [item for _, item in queue.next_of_each()] == ["b2", "c1"]
+
+
+def test_so_many_turns_are_remembered_and_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue, "REMEMBERED_MAX", 4)  # two organizations, and an agent of each
+    queue: FairQueue[str] = FairQueue()
+    for who in (ANN, BOB, ANN, CARL):
+        queue.record_turn(who)
+    for who in (ANN, BOB, CARL, Consumer("D", "dora")):
+        queue.add(who, who.agent)
+    assert [item for _, item in queue.next_of_each()] == ["bob", "dora", "ann", "carl"]
 
 
 async def test_a_free_slot_is_taken_without_giving_way_to_another_task() -> None:
@@ -94,6 +105,64 @@ def test_alone_on_a_server_an_organization_has_all_slots() -> None:
         slots, log = FairSlots(replace(LIMITS, slots=4), OrganizationShare(0.75, organizations=1)), list[Consumer]()
         await asyncio.gather(*(job(slots, ANN, log) for _ in range(4)))
         assert now() == 1
+
+    in_virtual_time(main)
+
+
+def test_with_a_second_organization_there_is_a_share() -> None:
+    async def main() -> None:
+        slots = FairSlots(replace(LIMITS, slots=4), OrganizationShare(0.75, organizations=2))
+        assert [slots.take_now(ANN) for _ in range(4)] == [True, True, True, False]
+        assert slots.has_room("B") and not slots.has_room("A"), "one is free, for others"
+        assert slots.take_now(BOB) and not slots.has_room("B")
+
+    in_virtual_time(main)
+
+
+def test_what_was_given_back_is_no_part_of_an_organizations_share_of_the_amount() -> None:
+    async def main() -> None:
+        slots = FairSlots(replace(LIMITS, slots=9, amount=100), OrganizationShare(0.75, organizations=2))
+        assert slots.take_now(ANN, 10) and slots.take_now(ANN, 40)
+        assert not slots.take_now(ANN, 26), "more than three quarters"
+        slots.give_back(ANN, 40)
+        assert slots.take_now(ANN, 65) and not slots.take_now(ANN, 1)
+
+    in_virtual_time(main)
+
+
+def test_a_large_one_waits_behind_its_own_organization_only() -> None:
+    async def main() -> None:
+        slots = FairSlots(replace(LIMITS, slots=9, amount=100))
+        await slots.take(ANN, 50)
+        async with slots.slot(BOB):  # so that it is A's turn
+            pass
+        large = asyncio.ensure_future(slots.take(ANN, 90))
+        await begun()
+        await slots.take(BOB, 10)
+        assert now() == 0 and not large.done()
+        slots.give_back(ANN, 50)
+        await large
+        assert (slots.held_by("A"), slots.held_by("B")) == (1, 1)
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_slot_that_comes_in_the_last_moment_is_taken(*, late: bool) -> None:
+    async def main() -> None:
+        slots = FairSlots(replace(LIMITS, wait_s=10.0))
+        await slots.take(ANN)
+        loop = asyncio.get_running_loop()
+        if not late:
+            loop.call_at(10.0, slots.give_back, ANN)
+        waiting = asyncio.ensure_future(slots.take(BOB))
+        await begun()
+        if late:  # the limit of the wait is over already, and the one that waits has not heard of it
+            loop.call_at(10.0, slots.give_back, ANN)
+        await waiting
+        assert (slots.held_by("A"), slots.held_by("B"), slots.running, slots.waiting) == (0, 1, 1, 0)
+        slots.give_back(BOB)
+        assert slots.running == 0 and slots.take_now(ANN)
 
     in_virtual_time(main)
 
@@ -198,5 +267,17 @@ def test_fewer_slots_take_nothing_from_who_has_one() -> None:
         assert slots.running == 2
         await asyncio.gather(*jobs)
         assert log == [ANN, BOB, CARL] and now() == 2
+
+    in_virtual_time(main)
+
+
+def test_one_more_slot_is_for_who_waits() -> None:
+    async def main() -> None:
+        slots, log = FairSlots(LIMITS), list[Consumer]()
+        jobs = [asyncio.ensure_future(job(slots, who, log)) for who in (ANN, BOB)]
+        await begun()
+        slots.resize(2)
+        await asyncio.gather(*jobs)
+        assert now() == 1
 
     in_virtual_time(main)

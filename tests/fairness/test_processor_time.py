@@ -153,3 +153,121 @@ def test_a_measured_request_returns_raises_and_is_cancelled_as_an_unmeasured_one
                 await (await usage()).run(endless())
 
     in_virtual_time(measured)
+
+
+class Charges:
+    """One organization beside another, and the wait that it has to pay for now, in milliseconds of its share."""
+
+    def __init__(self) -> None:
+        self.processor = Processor()
+        self.time = ProcessorTime(self.processor.now, 0.5)
+
+    async def admitted(self, organization: str = "A") -> Usage:
+        found = await self.time.admit(organization)
+        assert found is not None
+        return found
+
+    @property
+    def owed_ms(self) -> float:
+        account = self.time._accounts["A"]
+        return round((account.free_at - self.processor.now()) * account.rate / STEP_NS, 3)
+
+
+def test_what_was_charged_ahead_is_given_back_where_it_was_not_used() -> None:
+    async def nothing() -> None:
+        return
+
+    async def main() -> None:
+        charges = Charges()
+        await charges.time.admit("B")
+        usage = await charges.admitted()
+        assert charges.owed_ms == 2, "what a request usually costs"
+        await usage.run(nothing())
+        assert charges.owed_ms == 0
+        usage.add(5 * STEP_NS)  # a job that it has begun
+        assert charges.owed_ms == 5, "all of it: what was charged ahead was given back"
+
+    in_virtual_time(main)
+
+
+def test_a_step_that_is_cancelled_while_it_waits_for_its_share_costs_nothing() -> None:
+    async def main() -> None:
+        charges = Charges()
+        await charges.time.admit("B")
+        usage = await charges.admitted()
+        usage.add(1002 * STEP_NS)
+        before = charges.owed_ms
+        for _ in range(10):
+            waiting = asyncio.create_task(usage.pace())
+            await asyncio.sleep(0)
+            assert charges.owed_ms > before
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+        assert charges.owed_ms == before
+
+    in_virtual_time(main)
+
+
+def test_a_request_costs_ahead_what_the_last_ones_cost() -> None:
+    async def main() -> None:
+        charges = Charges()
+        await charges.time.admit("B")
+
+        async def works() -> None:
+            for _ in range(50):
+                charges.processor.work("A")
+
+        for _ in range(30):
+            await (await charges.admitted()).run(works())
+        charges.processor.worked += 10_000 * STEP_NS  # all is paid for
+        await charges.admitted()
+        assert 45 < charges.owed_ms < 50
+
+    in_virtual_time(main)
+
+
+def test_time_that_was_not_used_is_not_saved_up() -> None:
+    async def main() -> None:
+        charges = Charges()
+        await charges.time.admit("B")
+        charges.processor.worked += 100 * STEP_NS  # within the time over which use is measured
+        await charges.admitted()
+        assert charges.owed_ms == 2
+
+    in_virtual_time(main)
+
+
+def test_what_is_owed_stays_the_same_when_the_shares_change() -> None:
+    async def main() -> None:
+        charges = Charges()
+        for each in ("B", "C", "D"):
+            await charges.time.admit(each)
+        usage = await charges.admitted()
+        usage.add(30 * STEP_NS)
+        rate, owed = charges.time._accounts["A"].rate, charges.owed_ms
+        charges.processor.worked += 1
+        charges.time._divide(charges.processor.now())
+        assert charges.time._accounts["A"].rate != rate and abs(charges.owed_ms - owed) < 0.1
+
+    in_virtual_time(main)
+
+
+def test_a_measured_coroutine_that_is_thrown_away_is_closed() -> None:
+    async def main() -> None:
+        charges, cleaned = Charges(), list[str]()
+        await charges.time.admit("B")
+        usage = await charges.admitted()
+
+        async def endless() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaned.append("up")
+
+        work = endless()
+        steps = usage.measure(work).__await__()
+        next(steps)
+        steps.close()
+        assert cleaned == ["up"]
+
+    in_virtual_time(main)

@@ -8,18 +8,21 @@ from typing import Any
 import pytest
 
 from kelpie.core.access.consumers import Consumer
-from kelpie.core.conversations.messages import Text, Usage
+from kelpie.core.conversations.messages import Image, Message, Role, Text, ToolCall, ToolReturn, Usage
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.models.image_limits import TOKENS_PER_IMAGE
 from kelpie.core.models.prices import Price
 from kelpie.core.models.provider_limits import ProviderLimits
 from kelpie.fairness.organization_share import OrganizationShare
+from kelpie.fairness.processor_time import SECOND_NS, ProcessorTime
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.demo.provider import DemoProvider
 from kelpie.llm.limits import limiter as limiter_module
 from kelpie.llm.limits.limited_provider import LimitedProvider
 from kelpie.llm.limits.limiter import Cost, Limiter
 from kelpie.llm.limits.sliding_window import SlidingWindow
-from kelpie.llm.provider.interface import Event, Reply, Request, TextDelta
+from kelpie.llm.provider.interface import Event, PreparedMessage, Reply, Request, TextDelta
 from kelpie.llm.provider.retry import RetryLimits
 from tests.llm.fakes import asking
 from tests.llm.test_retry import in_virtual_time, now
@@ -50,6 +53,9 @@ def test_a_window_counts_never_too_little_and_forgets():
     assert 90.0 <= window.opens_at(10, 30.0) <= 91.5
     assert window.opens_at(1000, 30.0) == window.opens_at(10, 30.0)  # more than fits at all waits for an empty one
     assert window.spent(200.0) == 0
+    window.add(1, 300.0)
+    assert window.spent(361.0) == 0 and window.opens_at(10, 361.0) == 361.0, "it leaves at that very moment"
+    assert window.opens_at(1000, 361.0) == 361.0
 
 
 def test_calls_at_once():
@@ -74,6 +80,77 @@ def test_a_call_that_is_cancelled_in_the_moment_it_is_let_in_leaves_its_place():
         await asyncio.wait((second,))
         await call(limiter, "third", log)
         assert log == [(0, "third")]
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_place_that_comes_in_the_last_moment_is_taken(*, late: bool):
+    async def main() -> None:
+        limiter, log = Limiter("openai", ProviderLimits(calls=1), 10.0), list[Any]()
+        first = limiter.reserve(Consumer(ORGANIZATION, "first"), Cost())
+        await first.__aenter__()
+        loop = asyncio.get_running_loop()
+
+        def leave() -> None:
+            limiter._leave(Consumer(ORGANIZATION, "first"))  # pyright: ignore[reportPrivateUsage]
+            limiter._pump()  # pyright: ignore[reportPrivateUsage]
+
+        if not late:
+            loop.call_at(10.0, leave)
+        second = asyncio.ensure_future(call(limiter, "second", log))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if late:  # the limit of the wait is over already, and the one that waits has not heard of it
+            loop.call_at(10.0, leave)
+        await second
+        assert log == [(10, "second")] and limiter.waiting == 0
+        await call(limiter, "third", log)
+        assert log[1:] == [(11, "third")]
+
+    in_virtual_time(main)
+
+
+def test_a_call_that_is_cancelled_in_the_moment_it_is_let_in_costs_nothing():
+    async def main() -> None:
+        limiter = Limiter("openai", ProviderLimits(calls=1, tokens=100), 30.0)
+        log: list[Any] = []
+        async with limiter.reserve(Consumer(ORGANIZATION, "first"), Cost()):
+            second = asyncio.ensure_future(call(limiter, "second", log, cost=Cost(90)))
+            await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait((second,))
+        await call(limiter, "third", log, cost=Cost(90))
+        assert log == [(0, "third")]
+
+    in_virtual_time(main)
+
+
+def test_nobody_waits_for_one_that_gave_up():
+    async def main() -> None:
+        limiter, log = Limiter("openai", ProviderLimits(tokens=100), 100.0), list[Any]()
+        await call(limiter, "first", log, 0.0, Cost(50))
+        large = asyncio.ensure_future(call(limiter, "large", log, cost=Cost(90)))
+        small = asyncio.ensure_future(call(limiter, "small", log, cost=Cost(10)))
+        await asyncio.sleep(1)
+        assert limiter.waiting == 2, "nobody passes a call that waits"
+        large.cancel()
+        await small
+        assert log[1:] == [(1, "small")]
+
+    in_virtual_time(main)
+
+
+def test_what_a_call_did_not_use_is_there_for_others_at_once():
+    async def main() -> None:
+        limiter, log = Limiter("openai", ProviderLimits(tokens=100), 100.0), list[Any]()
+        async with limiter.reserve(Consumer(ORGANIZATION, "first"), Cost(90)) as reservation:
+            waiting = asyncio.ensure_future(call(limiter, "waiting", log, cost=Cost(50)))
+            await asyncio.sleep(1)
+            reservation.settle(Cost(10))
+            await asyncio.sleep(1)
+            assert log == [(1, "waiting")]
+        await waiting
 
     in_virtual_time(main)
 
@@ -376,6 +453,72 @@ def test_tokens_count_by_the_server_and_a_refused_call_costs_nothing():
         with pytest.raises(ModelError, match="1000 tokens a minute"):
             await ask(provider, text="x" * 3600)
         await ask(provider)  # a short one still fits
+
+    in_virtual_time(main)
+
+
+def test_a_server_that_counts_nothing_is_assumed_to_have_used_the_prompt():
+    async def main() -> None:
+        provider = bounded(_Scripted(Usage(0, 0, 0)), ProviderLimits(tokens=1000))
+        await ask(provider, text="x" * 3600)
+        with pytest.raises(ModelError, match="1000 tokens a minute"):
+            await ask(provider, text="x" * 3600)
+
+    in_virtual_time(main)
+
+
+def test_a_call_that_breaks_in_its_answer_costs_its_prompt():
+    class Breaks(_Scripted):
+        async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+            yield TextDelta("hi")
+            raise ModelError(ModelFault.bad_request, "cut off")
+
+    async def main() -> None:
+        provider = bounded(Breaks(), ProviderLimits(tokens=1000))
+        with pytest.raises(ModelError, match="cut off"):
+            await ask(provider, text="x" * 3600)
+        with pytest.raises(ModelError, match="1000 tokens a minute"):
+            await ask(provider, text="x" * 3600)
+
+    in_virtual_time(main)
+
+
+def prepared(*content: Text | Image, **fields: Any) -> PreparedMessage:
+    agent = AgentId("agent-00000000-0000-4000-8000-000000000001")
+    message = MessageId("message-00000000-0000-4000-8000-000000000001")
+    return PreparedMessage(Message(message, agent, Role.user, 0, content, **fields))
+
+
+def test_the_expected_cost_counts_all_of_a_prompt_and_a_picture_as_what_it_costs():
+    async def expected(*messages: PreparedMessage) -> int:
+        provider = bounded(_Scripted(Usage(0, 0, 0)), ProviderLimits(tokens=1_000_000))
+        await ask(provider, system="", messages=messages)
+        return provider.limiter._tokens.spent(now())  # pyright: ignore[reportPrivateUsage]
+
+    async def main() -> None:
+        returned = ToolReturn("call-1", "read", ok=True, text="x" * 800)
+        assert await expected(prepared(Text("x" * 400))) == 101
+        assert await expected(prepared(tool_calls=(ToolCall("call-1", "read", "y" * 400),))) == 101
+        assert await expected(prepared(tool_returns=(returned,))) == 201
+        picture = Image({"type": "base64", "media_type": "image/png", "data": "A" * 40_000})
+        assert await expected(prepared(Text("x" * 400), picture)) == 101 + TOKENS_PER_IMAGE
+        sent = prepared(Text("x" * 400), picture)
+        sent.wire["form"] = b"x" * 400 + b"A" * 40_000
+        assert await expected(sent) == 101 + TOKENS_PER_IMAGE
+
+    in_virtual_time(main)
+
+
+def test_a_call_waits_for_its_organizations_share_of_the_processor():
+    async def main() -> None:
+        time = ProcessorTime(lambda: int(now() * SECOND_NS), 0.5)
+        await time.admit("another")
+        usage = await time.admit(ORGANIZATION)
+        assert usage is not None
+        usage.add(SECOND_NS)
+        inner = _Scripted(Usage(5, 5, 10))
+        await usage.run(ask(bounded(inner, ProviderLimits(calls=1))))
+        assert inner.asked[0] > 0.9, "until what the organization has used is paid for"
 
     in_virtual_time(main)
 
