@@ -130,6 +130,19 @@ async def test_a_caller_that_goes_when_its_answer_is_on_the_way_leaves_doubt(
     assert told == ["all"]
 
 
+async def test_a_caller_that_goes_keeps_the_others_of_its_group_from_nothing(database: SqliteDatabase) -> None:
+    gate = Gate()
+    held = await gate.close_writer(database)
+    gone, stays = (asyncio.ensure_future(database.transact(put(number))) for number in (1, 2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait((gone,))
+    gate.open.set()
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.gather(held, stays)
+        assert await database.read(stored) == [1, 2], "its work stays"
+
+
 async def test_nobody_is_told_before_the_commit(database: SqliteDatabase, tmp_path: Path) -> None:
     """While a later function of the group still runs, the earlier ones are neither acknowledged nor visible."""
     first, second = Gate(), Gate()
