@@ -392,6 +392,59 @@ async def test_one_set_is_installed_once_however_many_ask(world: World) -> None:
     assert json.loads(sandbox.jobs[0].request)["paths"] == ["/packages"]
 
 
+async def test_who_goes_away_takes_an_installation_from_nobody(world: World) -> None:
+    shelf = Shelf()
+    held = Environments(shelf)
+
+    async def used() -> None:
+        async with held.of(needing("a")) as mounts:
+            assert [mount.source for mount in mounts] == ["/shelf/0"]
+
+    async with asyncio.timeout(10):
+        first, second = (asyncio.create_task(used()) for _ in range(2))
+        await shelf.begun.wait()
+        first.cancel()
+        await asyncio.wait((first,))
+        shelf.go.set()
+        await second
+        await used()
+    assert len(shelf.installed) == 1 and not held._in_use and not held._under_way and not held._waiting
+
+
+async def test_an_installation_that_failed_is_tried_again_by_the_next_call() -> None:
+    shelf = Shelf("no network")
+    shelf.go.set()
+    held = Environments(shelf)
+    for _ in range(2):
+        with pytest.raises(ToolError, match="no network"):
+            async with held.of(needing("a")):
+                pass
+    shelf.problem = None
+    async with held.of(needing("a")) as mounts:
+        assert len(mounts) == 1
+    assert len(shelf.installed) == 3
+
+
+async def test_sets_of_one_organization_leave_room_for_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "INSTALLS_MAX", 2)
+    shelf = Shelf()
+    held = Environments(shelf)
+
+    async def used(wanted: Tool) -> None:
+        async with held.of(wanted):
+            pass
+
+    async with asyncio.timeout(10):
+        mine = [asyncio.create_task(used(needing(name))) for name in "ab"]
+        await shelf.begun.wait()
+        other = replace(needing("c"), organization_id=OrganizationId("org-00000000-0000-4000-8000-00000000000b"))
+        theirs = asyncio.create_task(used(other))
+        await asyncio.sleep(0)
+        assert not theirs.done()
+        shelf.go.set()
+        await asyncio.gather(*mine, theirs)
+
+
 async def test_sets_in_use_are_named_to_the_installer_as_long_as_one_call_runs_with_them(world: World) -> None:
     shelf = Shelf()
     shelf.go.set()
