@@ -16,9 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kelpie.app import Kelpie
+from kelpie.core.access.callers import Caller
+from kelpie.core.agents.agent import NewAgent
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import AgentId, FactId, MessageId
+from kelpie.core.ids import AgentId, FactId, MessageId, OrganizationId
 from kelpie.core.memory import checkpoint_pieces, checkpoints
+from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.memory.facts import Entity, Fact, Link
 from kelpie.storage.memory import entities, facts
 from kelpie.storage.tables import metadata
@@ -421,6 +424,32 @@ async def test_a_label_that_is_taken_refuses_the_whole(client: httpx.AsyncClient
     answer = await client.post(of(one, "memory/restore"), json=document)
     assert answer.status_code == 409 and "'mine'" in answer.json()["detail"]
     assert await everything(kelpie) == before
+
+
+async def test_a_label_that_another_block_of_the_agent_has_got_is_given_back(client: httpx.AsyncClient) -> None:
+    one = await make_agent(client, memory_blocks=[{"label": "mine", "value": "v"}])
+    document = await checkpoint(client, one)
+    (block,) = await asked(client, "GET", of(one, "core-memory/blocks"))
+    await asked(client, "PATCH", f"/v1/blocks/{block['id']}", {"label": "other"})
+    new = await asked(client, "POST", "/v1/blocks/", {"label": "mine", "value": "since"})
+    await asked(client, "PATCH", of(one, f"core-memory/blocks/attach/{new['id']}"))
+    await restore(client, one, document)
+    (after,) = await asked(client, "GET", of(one, "core-memory/blocks"))
+    assert (after["id"], after["label"], after["value"]) == (block["id"], "mine", "v")
+
+
+async def test_a_block_of_another_organization_is_not_attached(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
+    other = await asked(client, "POST", "/v1/admin/orgs/", {"name": "other"})
+    theirs = kelpie.api(Caller(organization_id=OrganizationId(other["id"])))
+    secret = await theirs.agents.create(NewAgent(name="theirs", memory_blocks=(NewBlock("theirs", "a secret"),)))
+    one = await make_agent(client, memory_blocks=[{"label": "mine", "value": "v"}])
+    document = await checkpoint(client, one)
+    document["memory"]["blocks"][0]["id"] = secret.blocks[0].id
+    before = await everything(kelpie)
+    for query, status in (({}, 404), ({"overwrite_shared": "true"}, 409)):
+        answer = await client.post(of(one, "memory/restore"), json=sealed(document), params=query)
+        assert answer.status_code == status and "a secret" not in answer.text
+        assert await everything(kelpie) == before
 
 
 async def test_a_memory_that_could_not_be_sent_back_is_not_given_out(tmp_path: Path) -> None:
