@@ -42,7 +42,7 @@ test: $(VENV)/.installed-test
 $(VENV)/.tests-compiled: $(VENV)/.installed-test
 	@$(PYTEST) --collect-only --quiet >/dev/null && touch $@ || true
 
-# Directories without servers in processes of their own, and the seeds that once broke an invariant.
+# Directories without servers in processes of their own, and half of the seeds that once broke an invariant.
 FAST := $(addprefix tests/,core observe fairness accounts storage search llm tools actors agent) \
 	tests/sim/test_scenarios.py::test_a_seed_that_broke_once_holds_now
 

@@ -85,7 +85,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_draws")
-@pytest.mark.parametrize("share", in_turns("hostile requests", {str(share): share for share in range(SHARES)}, 2))
+@pytest.mark.parametrize("share", in_turns("hostile requests", {str(share): share for share in range(SHARES)}, 4))
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("examples", [HERE, pytest.param(MANY, marks=pytest.mark.soak)])
 def test_no_request_ends_in_a_fault_of_ours(

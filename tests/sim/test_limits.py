@@ -22,6 +22,7 @@ from kelpie.sim.runs.scenario import Report, Scenario, run
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.server_scenario import ServerScenario, scenario, together
+from tests.turns import in_turns
 
 SEEDS = range(8)
 SPARE_HOST = "spare.sim"
@@ -256,7 +257,7 @@ WAYS: dict[str, Callable[[], Aim]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", in_turns("ways to fail", {way: way for way in WAYS}, 2))
 def test_a_chain_saves_turns_from_a_model_that_fails(way: str) -> None:
     Saved.stood_in.clear()
     aim = WAYS[way]()
