@@ -1,7 +1,7 @@
 """The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red.
 
-`make test` plays a sixteenth of the planted bugs, another one with every change of `src`; `make soak` plays all of them.
-They test the simulation, not the product. After a change of the simulation, play all: pytest -m '' <this file>.
+`make test` plays a sixteenth of the planted bugs, another one with every change of `src`; `make soak` plays all of
+them. They test the simulation, not the product. After a change of the simulation, play all: pytest -m '' <this file>.
 """
 
 import re
