@@ -354,4 +354,9 @@ FOUND = (
         900000,
         "a restore in pieces told other agents of a shared block that it had changed when all pieces were written",
     ),
+    Found(
+        "api-model-of-access",
+        147134,
+        "the model's own: an approved call was expected not to run when the other call of its request expired",
+    ),
 )

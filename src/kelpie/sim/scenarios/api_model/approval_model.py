@@ -80,10 +80,13 @@ class ApprovalModel(ModelledResource):
         if len(left) == 2 and self.client.tosses(0.3):
             await self._send([self._answered(left[0], True)], None, partial=False, refused=400)
             return
-        known = {mark: word for mark, word in self.state["waiting"].items() if word is not True}
-        ran = [mark for mark in self.state["waiting"] if words.get(mark, known.get(mark) == "yes")]
-        after = {"waiting": {}, "effects": sorted([*self.state["effects"], *ran])}
+        after = self._ended(words)
         await self._send([self._answered(mark, word) for mark, word in words.items()], after, partial=False)
+
+    def _ended(self, words: dict[str, bool]) -> dict[str, Any]:
+        """The state after these answers to the calls that have none; a call without any is denied."""
+        ran = [mark for mark, word in self.state["waiting"].items() if words.get(mark, word == "yes")]
+        return {"waiting": {}, "effects": sorted([*self.state["effects"], *ran])}
 
     async def _answer_one(self) -> None:
         """One of two for now, once or twice; nothing runs yet."""
@@ -121,7 +124,7 @@ class ApprovalModel(ModelledResource):
         await self.settled()
 
     async def _expire(self) -> None:
-        """A call waits until its time is over, and is denied soon after."""
+        """A call waits until its time is over, and is denied soon after; one that was approved before runs then."""
         await self.sleep_until(self.due - 1)
         await self.settled()
         await self.sleep_until(self.due)
@@ -130,7 +133,7 @@ class ApprovalModel(ModelledResource):
     async def _end_overdue(self) -> None:
         if self.state["waiting"] and self.now + SOON_S * MICROS_PER_SECOND >= self.due:
             await self.sleep_until(max(self.now, self.due) + SWEEP_S * MICROS_PER_SECOND)
-            self.state = {**self.state, "waiting": {}}
+            self.state = self._ended({})
             await self.settled()
 
     async def check(self) -> None:
