@@ -116,6 +116,6 @@ REMEMBERED = (
     Mutation(
         other_agents_are_not_told_of_the_pieces_of_a_restore, _RESTORES, 900000, 60, "a live agent has what is stored"
     ),
-    Mutation(a_file_that_is_to_be_replaced_stays, _FILES, 0, 10, "a file is found as a whole"),
+    Mutation(a_file_that_is_to_be_replaced_stays, _FILES, 1, 10, "a file is found as a whole"),
     Mutation(an_upload_is_kept_after_it_was_read, _FILES, 2, 20, "no file is left half processed"),
 )
