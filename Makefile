@@ -35,14 +35,14 @@ test: $(VENV)/.installed-test
 		echo; cat $(VENV)/lint.txt; [ $$failed = 0 ] || echo "lint failed, see above"; exit $$failed; } & \
 	lint=$$!; trap "kill $$lint" INT TERM; \
 	$(MAKE) --no-print-directory $(VENV)/.tests-compiled; \
-	$(PYTEST) -n 4 --dist worksteal; tests=$$?; \
+	$(PYTEST) -n 3 --dist worksteal; tests=$$?; \
 	wait $$lint && exit $$tests
 
 # In a new checkout no test file is compiled, and all workers would compile all of them at the same time.
 $(VENV)/.tests-compiled: $(VENV)/.installed-test
 	@$(PYTEST) --collect-only --quiet >/dev/null && touch $@ || true
 
-# Directories without servers in processes of their own, and half of the seeds that once broke an invariant.
+# Directories without servers in processes of their own, and a quarter of the seeds that once broke an invariant.
 FAST := $(addprefix tests/,core observe fairness accounts storage search llm tools actors agent) \
 	tests/sim/test_scenarios.py::test_a_seed_that_broke_once_holds_now
 

@@ -18,7 +18,7 @@ from tests.sim.shares import HASH_SEED, Elsewhere, elsewhere, first_of_share, pl
 from tests.turns import in_turns, source
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {each.id for each in in_turns("elsewhere", {name: name for name in SCENARIOS}, 3) if not each.marks}
+ELSEWHERE = {each.id for each in in_turns("elsewhere", {name: name for name in SCENARIOS}, 6) if not each.marks}
 ALONE_MAX = 5  # runs with one kind of fault, in which it fires
 
 
@@ -31,7 +31,7 @@ def other() -> Iterator[Elsewhere]:
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_invariant_holds_and_every_named_fault_fires(name: str, other: Elsewhere) -> None:
-    """In a third of the scenarios, another one with every change of `src`, the last seed of the share is also played in
+    """In a sixth of the scenarios, another one with every change of `src`, the last seed of the share is also played in
     another process (tests/sim/shares.py)."""
     first = first_of_share(name, source())
     last = first + share_of(name) - 1
@@ -61,7 +61,7 @@ def _told_apart(name: str, seed: int) -> str:
     )
 
 
-@pytest.mark.parametrize("found", in_turns("found seeds", {f"{each.scenario}-{each.seed}": each for each in FOUND}, 2))
+@pytest.mark.parametrize("found", in_turns("found seeds", {f"{each.scenario}-{each.seed}": each for each in FOUND}, 4))
 def test_a_seed_that_broke_once_holds_now(found: Found) -> None:
     report = run(SCENARIOS[found.scenario], found.seed)
     assert report.broken is None, f"{found.bug}\n{report.text()}"

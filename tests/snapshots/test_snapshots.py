@@ -13,7 +13,7 @@ from tests.turns import in_turns
 
 FOLDER = Path(__file__).parent
 TEXTS = {str(file.relative_to(FOLDER).with_suffix("")): file.read_text() for file in sorted(FOLDER.rglob("*.txt"))}
-PARTS = 6  # of the sessions that are played in another way than plainly
+PARTS = 8  # of the sessions that are played in another way than plainly
 _TURN = "the model is asked"
 _UNCUT = re.compile(r"^# Without power cuts( or doubtful commits)?, because ", re.MULTILINE)
 _CERTAIN = re.compile(r"^# Without (power cuts or )?doubtful commits, because ", re.MULTILINE)
