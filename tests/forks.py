@@ -90,7 +90,9 @@ def code_of(argv: list[str]) -> int:
     try:
         main.main()
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
     except BaseException as error:  # noqa: BLE001 - told as Python tells it at the end of a process
         sys.excepthook(type(error), error, error.__traceback__)
     sys.stdout.flush()
